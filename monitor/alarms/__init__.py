@@ -1,0 +1,1 @@
+"""Alarms: thresholds over metric values, with states."""

@@ -1,0 +1,1 @@
+"""The command `vla-monitor`: one file per subcommand, no logic."""

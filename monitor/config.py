@@ -1,0 +1,233 @@
+"""MonitorConfig: one YAML file, one tree of settings. ROS parameters map one to one (dots between levels)."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from monitor.errors import ConfigError
+
+SCHEMA_VERSION = 1
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TokenConfig(_Section):
+    """Token metrics (TB-E, TB-TP, TB-PCS, TB-D, leak)."""
+
+    support: Literal["restricted", "full"] = Field(
+        default="restricted", description="softmax over the action ids only, or over the whole head (what the papers' package does)"
+    )
+    topk_tail: Literal["unavailable", "uniform"] = Field(
+        default="unavailable", description="what to assume of the rest when only top-k log-probabilities are known"
+    )
+    filter_by_id: bool = Field(default=True, description="count only tokens whose generated id is an action id")
+
+
+class ActionConfig(_Section):
+    """Action metrics (A-PI, A-VI, A-AI)."""
+
+    low: tuple[float, ...] | None = Field(default=None, description="per dimension; default: the policy's own statistics")
+    high: tuple[float, ...] | None = None
+    source: Literal["executed", "raw"] = Field(default="executed", description="measure the action sent to the controller or the policy's own")
+
+
+class MotionConfig(_Section):
+    """Tool metrics (TCP-PI, TCP-VI, TCP-AI, TI) and the standing-still detector."""
+
+    length_scale_m: float = Field(default=1.0, gt=0, description="metres per radian in TCP-* full")
+    frozen_path_m: float = Field(default=0.002, gt=0, description="path over the window below which the tool stands still")
+    frozen_rotation_rad: float = Field(default=0.01, gt=0, description="rotation over the window below which the tool stands still")
+    frozen_gripper: float = Field(default=0.05, gt=0, description="spread of the opening over the window, in strokes")
+    frozen_steps: int | None = Field(default=None, ge=1, description="steps that the condition must hold; default: the window")
+    blocked_command: float | None = Field(
+        default=None,
+        gt=0,
+        description="commanded path over the window above which a still tool is blocked; unit of the action; default: 5 x frozen_path_m",
+    )
+
+
+class AlarmConfig(_Section):
+    """One static alarm: `metric` beyond `threshold` for `for_steps` steps."""
+
+    metric: str = Field(description="id/variant, for example tb_entropy/window")
+    threshold: float
+    direction: Literal["above", "below"] = "above"
+    for_steps: int = Field(default=1, ge=1, description="consecutive steps beyond the threshold before the alarm is active; 1 is at once")
+    clear_steps: int = Field(default=3, ge=1, description="consecutive steps back inside before it cools down")
+    cooldown_s: float = Field(default=2.0, ge=0, description="time in which it cannot become active again")
+    hold: bool = Field(default=False, description="withhold actions while active, if gate.mode is hold")
+    calibration: str = Field(default="static", description="where the threshold comes from")
+
+
+def default_alarms() -> dict[str, AlarmConfig]:
+    """Alarms that need no calibration. The uncertainty and instability thresholds are rough: calibrate them."""
+    return {
+        "invalid_action": AlarmConfig(metric="invalid/action", threshold=0.5, clear_steps=1, cooldown_s=0, hold=True),
+        "invalid_chunk": AlarmConfig(metric="invalid/chunk", threshold=0.5, clear_steps=1, cooldown_s=0, hold=True),
+        "invalid_logits": AlarmConfig(metric="invalid/logits", threshold=0.5, clear_steps=1, cooldown_s=0),
+        "uncertain": AlarmConfig(metric="tb_entropy/window", threshold=0.6, for_steps=3),
+        "leak": AlarmConfig(metric="tb_leak/max", threshold=0.5, for_steps=2),
+        "shaky_action": AlarmConfig(metric="a_ai/full", threshold=0.25, for_steps=3),
+        "frozen": AlarmConfig(metric="frozen/flag", threshold=0.5),
+        "blocked": AlarmConfig(metric="blocked/flag", threshold=0.5),
+    }
+
+
+class GateConfig(_Section):
+    """What happens to the action."""
+
+    mode: Literal["report", "hold"] = Field(
+        default="report", description="report only tells; hold withholds actions while an alarm that may hold is active"
+    )
+    on_monitor_failure: Literal["pass", "hold"] = Field(default="pass", description="what the robot gets when the monitor itself fails")
+
+
+class ExportConfig(_Section):
+    """The Prometheus page."""
+
+    enabled: bool = True
+    address: str = Field(default="127.0.0.1", description="loopback unless you open it")
+    port: int = Field(default=9464, ge=0, le=65535, description="0 takes any free port")
+    robot: str = Field(default="robot", description="label that tells robots apart")
+    metrics: tuple[str, ...] | None = Field(default=None, description="metrics on the page, as id/variant patterns such as tb_*/window; default: all")
+    max_series: int = Field(default=200, ge=60, description="most series on the page; metrics beyond it are left off and counted")
+
+
+class RecordingConfig(_Section):
+    """The bag."""
+
+    enabled: bool = True
+    folder: Path = Path("bags")
+    images: Literal["none", "jpeg", "raw"] = Field(default="jpeg", description="how camera pictures are kept")
+    jpeg_quality: int = Field(default=90, ge=1, le=100)
+    flush_s: float = Field(default=0.5, gt=0, description="most that a kill can lose, in seconds")
+    chunk_kib: int = Field(default=64, ge=4, le=16384)
+    queue: int = Field(default=2000, ge=1, description="messages that wait for the disk; more are dropped and counted")
+    min_free_mib: int = Field(default=200, ge=0, description="stop recording, with an alarm, below this free space")
+
+
+class ControlConfig(_Section):
+    """The control loop of the node."""
+
+    trigger: Literal["timer", "observation"] = Field(
+        default="timer", description="call the policy at the control rate, or on each complete observation"
+    )
+    rate_hz: float | None = Field(default=None, gt=0, description="default: the policy's own rate")
+    image_timeout_s: float = Field(default=1.0, gt=0, description="a picture older than this is missing")
+
+
+class PolicyConfig(_Section):
+    """Which policy, by the name it is registered under, and its options."""
+
+    name: str = "bundled"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class MonitorConfig(_Section):
+    """Everything that can be set. Unknown keys are refused with the nearest known one."""
+
+    schema_version: Literal[1] = 1
+    window: int = Field(default=8, ge=4, le=256, description="steps in a window")
+    sliding_seconds: float = Field(default=2.5, gt=0, description="span of the sliding-window maximum in episode summaries")
+    metrics: tuple[str, ...] | None = Field(default=None, description="families to compute, by entry-point name; default: all installed")
+    policy: PolicyConfig = PolicyConfig()
+    control: ControlConfig = ControlConfig()
+    tokens: TokenConfig = TokenConfig()
+    actions: ActionConfig = ActionConfig()
+    motion: MotionConfig = MotionConfig()
+    alarms: dict[str, AlarmConfig] = Field(default_factory=default_alarms)
+    gate: GateConfig = GateConfig()
+    export: ExportConfig = ExportConfig()
+    recording: RecordingConfig = RecordingConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alarms_over_defaults(cls, data: Any) -> Any:
+        """Alarms in a file are laid over the default ones; null removes one."""
+        if not isinstance(data, dict) or not isinstance(data.get("alarms"), dict):
+            return data
+        merged: dict[str, Any] = {name: alarm.model_dump() for name, alarm in default_alarms().items()}
+        for name, alarm in data["alarms"].items():
+            if alarm is None:
+                merged.pop(name, None)
+            elif isinstance(alarm, dict):
+                merged[name] = {**merged.get(name, {}), **alarm}
+            else:
+                merged[name] = alarm
+        return {**data, "alarms": merged}
+
+    @property
+    def identity(self) -> str:
+        """Hash of what changes the numbers: window, scaling and support. Thresholds made under another identity do not carry over."""
+        parts = {
+            "window": self.window,
+            "sliding_seconds": self.sliding_seconds,
+            "tokens": self.tokens.model_dump(),
+            "actions": self.actions.model_dump(),
+            "motion": self.motion.model_dump(),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def parse_config(data: object, where: str) -> MonitorConfig:
+    """Check a parsed YAML or JSON tree.
+
+    Raises:
+        ConfigError: names `where`, the key, what was wrong and, for an unknown key, the nearest known one.
+    """
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: expected a mapping of settings, found {type(data).__name__}")
+    try:
+        return MonitorConfig.model_validate(data)
+    except ValidationError as error:
+        lines = [f"{where}: {problem}" for problem in (_explain(detail) for detail in error.errors())]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def load_config(path: Path | None) -> MonitorConfig:
+    """Read a YAML file; None gives the defaults. Raises ConfigError as `parse_config`, and for a file that cannot be read."""
+    if path is None:
+        return MonitorConfig()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give the path of a YAML file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); give a YAML file") from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {error}") from error
+    return parse_config(data, str(path))
+
+
+def _explain(detail: Any) -> str:
+    place = ".".join(str(part) for part in detail["loc"]) or "settings"
+    if detail["type"] != "extra_forbidden":
+        return f"{place}: {detail['msg']} (found {detail['input']!r})"
+    known = _known_keys(tuple(str(part) for part in detail["loc"][:-1]))
+    near = difflib.get_close_matches(str(detail["loc"][-1]), known, n=1, cutoff=0.4)
+    return f"{place}: unknown key" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+
+
+def _known_keys(parents: tuple[str, ...]) -> list[str]:
+    model: type[BaseModel] = MonitorConfig
+    for part in parents:
+        if model is MonitorConfig and part == "alarms":
+            return list(AlarmConfig.model_fields)
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

@@ -1,0 +1,1 @@
+"""Ways out of the process: the Prometheus page and the terminal view."""

@@ -1,0 +1,1 @@
+"""Bags: write, read, replay."""
