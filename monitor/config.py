@@ -30,6 +30,7 @@ class TokenConfig(_Section):
         default="unavailable", description="what to assume of the rest when only top-k log-probabilities are known"
     )
     filter_by_id: bool = Field(default=True, description="count only tokens whose generated id is an action id")
+    tokens_per_action: int | None = Field(default=None, ge=1, description="policies that emit chunks: tokens of one action, one for each of the policy's groups in order; default: no values per group")
 
 
 class ActionConfig(_Section):
@@ -112,6 +113,7 @@ class RecordingConfig(_Section):
     flush_s: float = Field(default=0.5, gt=0, description="most that a kill can lose, in seconds")
     chunk_kib: int = Field(default=64, ge=4, le=16384)
     queue: int = Field(default=2000, ge=1, description="messages that wait for the disk; more are dropped and counted")
+    queue_mib: int = Field(default=256, ge=1, description="memory that waiting messages may take; pictures may take half of it")
     min_free_mib: int = Field(default=200, ge=0, description="stop recording, with an alarm, below this free space")
 
 
@@ -122,7 +124,18 @@ class ControlConfig(_Section):
         default="timer", description="call the policy at the control rate, or on each complete observation"
     )
     rate_hz: float | None = Field(default=None, gt=0, description="default: the policy's own rate")
-    image_timeout_s: float = Field(default=1.0, gt=0, description="a picture older than this is missing")
+    image_timeout_s: float = Field(default=1.0, gt=0, description="a picture, pose or joint reading that arrived longer ago than this is missing")
+    parts: tuple[Literal["tool_pose", "joint_states", "goal"], ...] = Field(
+        default=("tool_pose", "joint_states"),
+        description="what must be there, beside the policy's cameras, before the policy is called; the first one begins a step",
+    )
+    wait_for_episode: bool = Field(
+        default=False, description="call the policy only between the episode events STARTED and ENDED; else the first observation begins an episode"
+    )
+    reliable_input: bool = Field(default=False, description="ask for reliable delivery of pictures and poses; publishers that offer best effort are then not heard")
+    gripper_joint: str = Field(default="gripper", description="name in joint_states of the joint that tells the gripper's opening")
+    gripper_closed: float = Field(default=0.0, description="position of that joint when closed")
+    gripper_open: float = Field(default=1.0, description="position of that joint when open")
 
 
 class PolicyConfig(_Section):

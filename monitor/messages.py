@@ -54,7 +54,10 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
-    """Beginning or end of one task attempt. `time` in s on the control clock; `perturbation` and `seed` for simulated scenes; `outcome` and `steps` at the end."""
+    """Beginning or end of one task attempt.
+
+    `time` in s on the control clock; `perturbation` and `seed` for simulated scenes only; `outcome` and `steps` at the end only.
+    """
 
     event: EpisodeEvent
     time: float
@@ -88,7 +91,7 @@ class ReportRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRecord:
-    """An alarm's state at the step at which its phase changed."""
+    """An alarm's state at the step at which its phase changed (so `state.changed` is True)."""
 
     time: float
     episode_id: str
@@ -180,7 +183,11 @@ def report_fields(report: StepReport, held: bool = False) -> dict[str, object]:
 
 
 def report_from(message: object) -> ReportRecord:
-    """The report a StepReport message holds. Raises StepError when time, episode_id or step is missing, or lists that belong together differ in length."""
+    """The report a StepReport message holds.
+
+    Raises:
+        StepError: time, episode_id or step is missing, or lists that belong together differ in length.
+    """
     metrics = tuple(str(key) for key in getattr(message, "metric", ()))
     values = np.array(getattr(message, "value", ()), dtype=np.float64)
     statuses = _bytes(getattr(message, "status", ()))
@@ -242,6 +249,7 @@ def alarm_from(message: object) -> AlarmRecord:
             calibration=str(getattr(message, "calibration", "")),
             hold=bool(getattr(message, "hold", False)),
             text=str(getattr(message, "text", "")),
+            changed=True,
         ),
     )
 
