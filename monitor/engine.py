@@ -132,7 +132,7 @@ class Monitor:
                 statuses.fill(Status.INVALID)
                 found = (Issue("metric_failed", f"{type(metric).__name__}: {type(error).__name__}: {error}"),)
             if found:
-                issues += found
+                issues = tuple(dict.fromkeys(issues + found))  # two families may see the same fault
         if self._frozen is not None and self._values[self._frozen] == 1.0:
             judged = self._motion_dependent[self._statuses[self._motion_dependent] == Status.OK]
             self._statuses[judged] = Status.UNINFORMATIVE

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.alarms.rules import AlarmBoard, AlarmRule
-from monitor.config import AlarmConfig
+from monitor.config import AlarmConfig, default_alarms
 from monitor.errors import ConfigError
 from monitor.steps import AlarmPhase, AlarmState, Family, MetricInfo
 
@@ -102,6 +102,11 @@ def test_reset_equals_a_new_rule() -> None:
 def test_an_alarm_on_an_unknown_metric_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"alarms\.x\.metric: 'tb_entrpy/full'.*known: tb_entropy/window"):
         AlarmBoard({"x": AlarmConfig(metric="tb_entrpy/full", threshold=1)}, (INFO,))
+
+
+def test_a_default_alarm_is_left_out_where_its_metric_is_not_computed() -> None:
+    board = AlarmBoard(default_alarms(), (INFO,))
+    assert [kept.name for kept in board.rules] == ["uncertain"]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=60), st.integers(1, 4), st.integers(1, 4), st.floats(0, 5))

@@ -76,3 +76,7 @@ def test_a_bad_row_of_a_chunk_is_told_when_the_chunk_arrives() -> None:
     assert [a.name for a in reports[0].active_alarms] == ["invalid_chunk"]
     assert any("row 9" in issue.detail for issue in reports[0].issues)
     assert all(not report.active_alarms for report in reports[1:])
+
+
+def test_one_fault_is_told_once(played: tuple[Monitor, list[StepReport]]) -> None:
+    assert len(played[1][20].issues) == len(set(played[1][20].issues)) == 1

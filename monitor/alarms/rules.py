@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.config import AlarmConfig
+from monitor.config import AlarmConfig, default_alarms
 from monitor.errors import ConfigError
 from monitor.steps import AlarmPhase, AlarmState, MetricInfo, Status
 
@@ -92,17 +92,20 @@ class AlarmRule:
 
 
 class AlarmBoard:
-    """All alarms of a monitor.
+    """All alarms of a monitor. A default alarm whose metric is not computed is left out.
 
     Raises:
-        ConfigError: an alarm names a metric that is not computed.
+        ConfigError: another alarm names a metric that is not computed.
     """
 
     def __init__(self, alarms: Mapping[str, AlarmConfig], infos: tuple[MetricInfo, ...]) -> None:
         keys = {info.key: i for i, info in enumerate(infos)}
+        defaults = default_alarms()
         self.rules: list[AlarmRule] = []
         for name, config in alarms.items():
             if config.metric not in keys:
+                if config == defaults.get(name):
+                    continue
                 raise ConfigError(f"alarms.{name}.metric: {config.metric!r} is not computed; known: {', '.join(keys)}")
             index = keys[config.metric]
             self.rules.append(AlarmRule(name, config, index, infos[index]))

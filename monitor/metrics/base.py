@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from numpy.typing import NDArray
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.config import MonitorConfig
 from monitor.policy import PolicySpec
