@@ -24,7 +24,7 @@ from monitor.recording.types import ALARM, COMPRESSED_IMAGE, EPISODE, IMAGE, REP
 from monitor.recording.writer import BagWriter
 from monitor.steps import AlarmState, PolicyStep, StepReport
 
-STEP_TOPIC = "/vla_monitor/step"
+STEP_TOPIC = "/vla_monitor/policy_step"
 REPORT_TOPIC = "/vla_monitor/report"
 ALARM_TOPIC = "/vla_monitor/alarm"
 EPISODE_TOPIC = "/vla_monitor/episode"

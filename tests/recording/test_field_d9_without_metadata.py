@@ -66,7 +66,7 @@ def convert(source: Path, folder: Path) -> Path:
     """The same steps as a SQLite bag, written by rosbags."""
     store = typestore()
     with Writer(folder, version=9, storage_plugin=StoragePlugin.SQLITE3) as writer:
-        connection = writer.add_connection("/vla_monitor/step", STEP, typestore=store)
+        connection = writer.add_connection("/vla_monitor/policy_step", STEP, typestore=store)
         with Reader(source) as reader:
             for _, time, data in reader.messages():
                 writer.write(connection, time, data)

@@ -118,7 +118,7 @@ def test_blocked_disk_drops_and_counts_without_blocking_the_caller(tmp_path: Pat
 
 def test_dropped_messages_leave_a_hole_in_the_numbers(tmp_path: Path, steps: Callable, record: Callable) -> None:
     record(tmp_path / "bag", [steps(6)], drop_steps=(2, 3))
-    numbers = [message.sequence for message in BagReader(tmp_path / "bag").messages() if message.topic == "/vla_monitor/step"]
+    numbers = [message.sequence for message in BagReader(tmp_path / "bag").messages() if message.topic == "/vla_monitor/policy_step"]
     assert numbers == [0, 1, 4, 5]
 
 

@@ -46,7 +46,7 @@ def test_file_follows_ros2_conventions(tmp_path: Path, steps: Callable, write_st
     assert summary is not None
     (channel,) = summary.channels.values()
     (schema,) = summary.schemas.values()
-    assert (channel.topic, channel.message_encoding, schema.name, schema.encoding) == ("/vla_monitor/step", "cdr", STEP, "ros2msg")
+    assert (channel.topic, channel.message_encoding, schema.name, schema.encoding) == ("/vla_monitor/policy_step", "cdr", STEP, "ros2msg")
     assert yaml.safe_load(channel.metadata["offered_qos_profiles"])[0]["reliability"] == "reliable"
     assert channel.metadata["topic_type_hash"].startswith("RIHS01_")
     text = schema.data.decode()

@@ -1,0 +1,34 @@
+"""Quality of service of every topic, in one place."""
+
+from __future__ import annotations
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+
+def _profile(depth: int, *, reliable: bool, latched: bool = False) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+SENSOR = _profile(5, reliable=False)
+"""What the node asks of cameras and joints: every publisher matches it."""
+
+SENSOR_RELIABLE = _profile(10, reliable=True)
+"""What the simulated robot offers, and what the node asks with `control.reliable_input`."""
+
+ACTION = _profile(10, reliable=True)
+REPORT = _profile(200, reliable=True)
+"""Reports and steps: deep enough for a subscriber that is late by a few seconds at 50 Hz."""
+
+LATCHED = _profile(1, reliable=True, latched=True)
+"""The instruction: who joins late gets the last one."""
+
+EPISODE = _profile(10, reliable=True, latched=True)
+"""Episode events: who joins late gets the last ones, in order."""
+
+ALARM = _profile(50, reliable=True, latched=True)
+"""Phase changes of all alarms: who joins late learns which are active."""

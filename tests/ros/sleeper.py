@@ -1,0 +1,6 @@
+"""A process that waits for a signal."""
+
+import signal
+
+if __name__ == "__main__":
+    signal.pause()
