@@ -71,7 +71,8 @@ def test_a_bad_row_of_a_chunk_is_told_when_the_chunk_arrives() -> None:
     chunk = np.zeros((16, 7))
     chunk[9] = np.nan
     reports = [
-        monitor.update(PolicyStep(time=n / 10, episode_id="d2", step=n, action=chunk[n], chunk=chunk, chunk_offset=n, inference_id=1)) for n in range(9)
+        monitor.update(PolicyStep(time=n / 10, episode_id="d2", step=n, action=chunk[n], chunk=chunk, chunk_offset=n, inference_id=1))
+        for n in range(9)
     ]
     assert [a.name for a in reports[0].active_alarms] == ["invalid_chunk"]
     assert any("row 9" in issue.detail for issue in reports[0].issues)
