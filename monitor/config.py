@@ -30,7 +30,11 @@ class TokenConfig(_Section):
         default="unavailable", description="what to assume of the rest when only top-k log-probabilities are known"
     )
     filter_by_id: bool = Field(default=True, description="count only tokens whose generated id is an action id")
-    tokens_per_action: int | None = Field(default=None, ge=1, description="policies that emit chunks: tokens of one action, one for each of the policy's groups in order; default: no values per group")
+    tokens_per_action: int | None = Field(
+        default=None,
+        ge=1,
+        description="chunk policies: tokens of one action, one for each of the policy's groups in order; default: no values per group",
+    )
 
 
 class ActionConfig(_Section):
@@ -132,7 +136,9 @@ class ControlConfig(_Section):
     wait_for_episode: bool = Field(
         default=False, description="call the policy only between the episode events STARTED and ENDED; else the first observation begins an episode"
     )
-    reliable_input: bool = Field(default=False, description="ask for reliable delivery of pictures and poses; publishers that offer best effort are then not heard")
+    reliable_input: bool = Field(
+        default=False, description="ask for reliable delivery of pictures and poses; publishers that offer best effort are then not heard"
+    )
     gripper_joint: str = Field(default="gripper", description="name in joint_states of the joint that tells the gripper's opening")
     gripper_closed: float = Field(default=0.0, description="position of that joint when closed")
     gripper_open: float = Field(default=1.0, description="position of that joint when open")
