@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from monitor.errors import ConfigError
 
@@ -35,6 +36,10 @@ class TokenConfig(_Section):
         ge=1,
         description="chunk policies: tokens of one action, one for each of the policy's groups in order; default: no values per group",
     )
+    weights: tuple[float, ...] | None = Field(default=None, description="per action dimension, in tb_entropy/weighted; default: all 1")
+    motion_kappa: float = Field(default=0.3, ge=0, lt=1, description="tb_entropy/weighted: 1 + kappa where the action reverses, else 1 - kappa")
+    motion_eps: float = Field(default=0.05, ge=0, description="share of the range of an action below which its sign does not count")
+    sliding: Literal["full", "weighted"] = Field(default="full", description="which TB-E goes into tb_entropy/sw_max")
 
 
 class ActionConfig(_Section):
@@ -43,6 +48,7 @@ class ActionConfig(_Section):
     low: tuple[float, ...] | None = Field(default=None, description="per dimension; default: the policy's own statistics")
     high: tuple[float, ...] | None = None
     source: Literal["executed", "raw"] = Field(default="executed", description="measure the action sent to the controller or the policy's own")
+    reversal_eps: float = Field(default=0.01, ge=0, description="share of the range below which a change of the action does not count as a reversal")
 
 
 class MotionConfig(_Section):
@@ -58,6 +64,71 @@ class MotionConfig(_Section):
         gt=0,
         description="commanded path over the window above which a still tool is blocked; unit of the action; default: 5 x frozen_path_m",
     )
+    max_gap: float = Field(
+        default=3.0, ge=0, le=100, description="control periods up to which lost poses are filled in between their neighbours; 0: never"
+    )
+    resample: bool = Field(default=False, description="tool metrics on a uniform time grid; for poses that arrive unevenly")
+
+
+class GoalConfig(_Section):
+    """Progress towards the goal (OT); needs ground-truth positions."""
+
+    d_max_m: float | None = Field(default=None, gt=0, description="largest distance of the cell; default: the distance at the start of the episode")
+    near_m: float = Field(
+        default=0.04, gt=0, description="tasks of moving an object near another: the tool has reached the object below this distance"
+    )
+    ignore_switch: bool = Field(default=False, description="count no progress at the step at which the phase changes")
+
+
+class SamplingConfig(_Section):
+    """Spread of several action samples (EV, ACE)."""
+
+    cell_m: tuple[float, float, float] | None = Field(
+        default=None, description="grid of ACE; default: 0.03 of the range of positions that a chunk can reach"
+    )
+    ace_samples: int = Field(default=64, ge=2, le=512, description="samples that ACE looks at; its cost grows with the square")
+
+
+class PlanConfig(_Section):
+    """Overlapping plans (STAC, STAC-single, TCE, ACM) and seams of chunks."""
+
+    stac_gamma: float | None = Field(default=None, gt=0, description="kernel exp(-gamma |x - y|^2); default: 1 / (2 x median squared distance)")
+    stac_samples: int = Field(default=16, ge=2, le=512, description="samples of each plan that STAC compares; its cost grows with the square")
+    seam_ratio: float = Field(default=5.0, gt=1, description="a jump of this many usual steps is told as an issue")
+    seam_floor: float = Field(default=0.001, ge=0, description="smallest usual step, as a share of the range of an action")
+
+
+class ScaleConfig(_Section):
+    """Whether the actions are in the units of their statistics."""
+
+    steps: int = Field(default=10, ge=3, le=256, description="actions looked at")
+    ratio: float = Field(default=5.0, gt=1, description="how far, as a factor, actions must be off their range")
+
+
+class GripperConfig(_Section):
+    """What the gripper command means."""
+
+    high_means: Literal["open", "closed"] | None = Field(default=None, description="what the upper end of the command asks for; default: not known")
+    command: Literal["absolute", "relative"] = Field(default="absolute", description="relative: pulses around 0 that move the hand")
+    delay_s: float = Field(default=1.0, gt=0, description="time that the hand has to follow")
+    moved: float = Field(default=0.1, gt=0, lt=1, description="change of the measured opening that counts as motion, in strokes")
+
+
+class TimingConfig(_Section):
+    """Age of inferences and regularity of steps."""
+
+    max_age_steps: int | None = Field(
+        default=None, ge=1, description="token values older than this are stale; default: twice the executed steps, at least one second"
+    )
+
+
+class CameraConfig(_Section):
+    """Age and content of pictures."""
+
+    max_age_s: float = Field(default=0.5, gt=0, description="a picture older than this is stale")
+    implausible_s: float = Field(default=60.0, gt=0, description="an age beyond this is a stamp of another clock")
+    ahead_s: float = Field(default=0.005, ge=0, description="a stamp ahead of the step by more than this is clock skew")
+    repeats: int = Field(default=5, ge=1, description="repeated pictures with fresh stamps, told as an issue")
 
 
 class AlarmConfig(_Section):
@@ -71,6 +142,10 @@ class AlarmConfig(_Section):
     cooldown_s: float = Field(default=2.0, ge=0, description="time in which it cannot become active again")
     hold: bool = Field(default=False, description="withhold actions while active, if gate.mode is hold")
     calibration: str = Field(default="static", description="where the threshold comes from")
+    band: tuple[float, ...] | None = Field(
+        default=None, min_length=1, description="threshold per step of the episode, in place of `threshold`; its last value goes on"
+    )
+    votes: bool = Field(default=False, description="no alarm of its own, but a voice in the vote")
 
 
 def default_alarms() -> dict[str, AlarmConfig]:
@@ -84,7 +159,46 @@ def default_alarms() -> dict[str, AlarmConfig]:
         "shaky_action": AlarmConfig(metric="a_ai/full", threshold=0.25, for_steps=3),
         "frozen": AlarmConfig(metric="frozen/flag", threshold=0.5),
         "blocked": AlarmConfig(metric="blocked/flag", threshold=0.5),
+        "unnormalised": AlarmConfig(metric="scale/flag", threshold=0.5),
+        "chunk_jump": AlarmConfig(metric="seam/jump", threshold=5.0),
+        "chunk_jump_inside": AlarmConfig(metric="seam/inside", threshold=5.0),
+        "gripper_disagrees": AlarmConfig(metric="gripper/disagree", threshold=0.5),
+        "camera_stale": AlarmConfig(metric="image/age", threshold=0.5),
+        "camera_frozen": AlarmConfig(metric="image/repeats", threshold=5.0),
     }
+
+
+class CalibrationConfig(_Section):
+    """Thresholds that `vla-monitor calibrate` has made."""
+
+    thresholds: Path | None = Field(default=None, description="thresholds.yaml; its alarms join those of `alarms` and take part in the vote")
+    on_mismatch: Literal["refuse", "warn"] = Field(
+        default="refuse", description="what to do when they were made for another policy or another configuration"
+    )
+
+
+class VoteConfig(_Section):
+    """One alarm out of several metrics: every alarm with `votes` has a voice."""
+
+    mode: Literal["any", "two_families", "weighted"] = Field(
+        default="any", description="one metric is enough (recall), metrics of two families (precision), or a share of the weights"
+    )
+    name: str = Field(default="likely_failure", min_length=1, description="name of the alarm")
+    within_s: float = Field(default=1.0, ge=0, description="a metric's voice counts for this long after it was beyond its threshold")
+    weights: dict[str, float] = Field(default_factory=dict, description="weight of a metric (id/variant); 1 for those that are not named")
+    quorum: float = Field(default=0.5, gt=0, le=1, description="share of all weights that makes a weighted vote an alarm")
+    for_steps: int = Field(default=1, ge=1, description="consecutive steps before the alarm is active; 1 is at once")
+    clear_steps: int = Field(default=3, ge=1, description="consecutive steps without a majority before it cools down")
+    cooldown_s: float = Field(default=2.0, ge=0, description="time in which it cannot become active again")
+    hold: bool = Field(default=False, description="withhold actions while active, if gate.mode is hold")
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_are_not_negative(cls, weights: dict[str, float]) -> dict[str, float]:
+        for metric, weight in weights.items():
+            if not 0 <= weight < math.inf:
+                raise ValueError(f"weight of {metric!r} is {weight}, expected a finite number that is not negative")
+        return weights
 
 
 class GateConfig(_Section):
@@ -163,7 +277,16 @@ class MonitorConfig(_Section):
     tokens: TokenConfig = TokenConfig()
     actions: ActionConfig = ActionConfig()
     motion: MotionConfig = MotionConfig()
+    goal: GoalConfig = GoalConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    plans: PlanConfig = PlanConfig()
+    scale: ScaleConfig = ScaleConfig()
+    gripper: GripperConfig = GripperConfig()
+    timing: TimingConfig = TimingConfig()
+    camera: CameraConfig = CameraConfig()
     alarms: dict[str, AlarmConfig] = Field(default_factory=default_alarms)
+    calibration: CalibrationConfig = CalibrationConfig()
+    vote: VoteConfig = VoteConfig()
     gate: GateConfig = GateConfig()
     export: ExportConfig = ExportConfig()
     recording: RecordingConfig = RecordingConfig()
@@ -185,6 +308,12 @@ class MonitorConfig(_Section):
         return {**data, "alarms": merged}
 
     @property
+    def alarm_names(self) -> tuple[str, ...]:
+        """Names that an alarm can be reported under: alarms that do not vote, and the vote where any does."""
+        own = tuple(name for name, alarm in self.alarms.items() if not alarm.votes)
+        return own if len(own) == len(self.alarms) else (*own, self.vote.name)
+
+    @property
     def identity(self) -> str:
         """Hash of what changes the numbers: window, scaling and support. Thresholds made under another identity do not carry over."""
         parts = {
@@ -193,6 +322,9 @@ class MonitorConfig(_Section):
             "tokens": self.tokens.model_dump(),
             "actions": self.actions.model_dump(),
             "motion": self.motion.model_dump(),
+            "goal": self.goal.model_dump(),
+            "sampling": self.sampling.model_dump(),
+            "plans": self.plans.model_dump(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 

@@ -19,6 +19,7 @@ from monitor.alarms.rules import AlarmBoard
 from monitor.config import MonitorConfig
 from monitor.errors import ConfigError
 from monitor.metrics.base import METRIC_GROUP, Metric, MetricFactory
+from monitor.metrics.defaults import reason_unavailable
 from monitor.policy import PolicySpec
 from monitor.steps import AlarmPhase, AlarmState, Family, Issue, MetricInfo, PolicyStep, Status, StepReport
 
@@ -56,6 +57,8 @@ class Monitor:
         self._frozen = next((i for i, info in enumerate(self.infos) if info.key == "frozen/flag"), None)
         self._motion_dependent = np.array([i for i, info in enumerate(self.infos) if info.family in (Family.ACTION, Family.TOOL)], np.int64)
         self._alarms = AlarmBoard(self.config.alarms, self.infos)
+        self._silent = _silent_alarms(spec, self.config, self.infos)
+        self._was_instructed = False
         self._aggregator = Aggregator(self.infos, max(1, round(self.config.sliding_seconds * spec.control_hz)))
         self._counters: Counter[str] = Counter()
         self._finished: EpisodeSummary | None = None
@@ -153,7 +156,10 @@ class Monitor:
 
     def _advance(self, step: PolicyStep) -> tuple[Issue, ...]:
         """Bookkeeping of step number, time and instruction of an accepted step."""
-        issues: tuple[Issue, ...] = ()
+        issues: tuple[Issue, ...] = self._silent if self._last_step is None else ()
+        if not step.instruction.strip() and (step.instruction or self._was_instructed) and (self._last_step is None or self._instruction.strip()):
+            issues += (Issue("instruction_empty", "the policy is given no instruction"),)
+        self._was_instructed = self._was_instructed or bool(step.instruction.strip())
         jump = 1 if self._last_step is None else step.step - self._last_step
         if jump > 1:
             issues += (Issue("gap", f"steps {step.step - jump + 1} to {step.step - 1} are missing"),)
@@ -164,10 +170,10 @@ class Monitor:
             issues += (Issue("time_backwards", f"time {step.time} s after {self._last_time} s; step number times control period used instead"),)
             self._clock += jump / self.spec.control_hz
         if step.instruction != self._instruction:
-            issues += (Issue("instruction_changed", "new instruction inside an episode: token and action windows restart"),)
+            issues += (Issue("instruction_changed", "new instruction inside an episode: token, action and plan windows restart"),)
             self._instruction = step.instruction
             for metric in self._metrics:
-                if metric.infos[0].family in (Family.TOKEN, Family.ACTION):
+                if metric.infos[0].family in (Family.TOKEN, Family.ACTION, Family.PLAN):
                     metric.reset()
         self._last_step = step.step
         return issues
@@ -236,6 +242,17 @@ def _rows(
         rows.append((metric, values[start:stop], statuses[start:stop]))
         start = stop
     return tuple(rows)
+
+
+def _silent_alarms(spec: PolicySpec, config: MonitorConfig, infos: tuple[MetricInfo, ...]) -> tuple[Issue, ...]:
+    """Alarms that can never speak for this policy, by reason; told once an episode."""
+    ids = {info.key: info.id for info in infos}
+    reasons: dict[str, list[str]] = {}
+    for name, alarm in config.alarms.items():
+        reason = reason_unavailable(spec, ids[alarm.metric]) if alarm.metric in ids else ""
+        if reason:
+            reasons.setdefault(reason, []).append(name)
+    return tuple(Issue("unavailable", f"{reason}: no statement from alarm {', '.join(names)}") for reason, names in reasons.items())
 
 
 def _refuse_twins(infos: tuple[MetricInfo, ...]) -> None:

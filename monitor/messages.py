@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.errors import StepError
-from monitor.steps import AlarmPhase, AlarmState, Float, Goal, Issue, PolicyStep, StepReport
+from monitor.steps import AlarmPhase, AlarmState, Float, Goal, ImageFacts, Issue, PolicyStep, StepReport
 
 # name, dtype, fields that hold the leading axes (the last axis follows from the length)
 _STEP_ARRAYS: tuple[tuple[str, type[np.generic], tuple[str, ...]], ...] = (
@@ -34,6 +34,14 @@ _STEP_ARRAYS: tuple[tuple[str, type[np.generic], tuple[str, ...]], ...] = (
     ("tcp_position", np.float64, ()),
     ("tcp_quaternion", np.float64, ()),
     ("joints", np.float64, ()),
+)
+
+_IMAGE_FACTS: tuple[tuple[str, str, type[np.generic]], ...] = (
+    ("image_hashes", "hash64", np.int64),
+    ("image_means", "mean", np.float64),
+    ("image_dark", "dark", np.float64),
+    ("image_saturated", "saturated", np.float64),
+    ("image_bytes", "bytes", np.int64),
 )
 
 
@@ -114,7 +122,10 @@ def step_fields(step: PolicyStep) -> dict[str, object]:
         "inference_seconds": _float_or_nan("inference_seconds", step.inference_seconds, given),
         "image_names": list(step.image_times),
         "image_times": np.array(list(step.image_times.values()), dtype=np.float64),
+        "image_fact_names": list(step.image_facts),
     }
+    for name, part, kind in _IMAGE_FACTS:
+        fields[name] = np.array([getattr(facts, part) for facts in step.image_facts.values()], dtype=kind)
     for name, dtype, axes in _STEP_ARRAYS:
         fields.update(_flatten(name, getattr(step, name), dtype, axes, given))
     goal = step.goal
@@ -161,8 +172,27 @@ def step_from(message: object) -> PolicyStep:
         inference_seconds=_none_if_nan(message, "inference_seconds", given),
         goal=goal,
         image_times={str(name): float(time) for name, time in zip(names, times, strict=True)},
+        image_facts=_image_facts_from(message),
         **arrays,
     )
+
+
+def _image_facts_from(message: object) -> dict[str, ImageFacts]:
+    names = [str(name) for name in getattr(message, "image_fact_names", ())]
+    columns = {part: list(getattr(message, name, ())) for name, part, _ in _IMAGE_FACTS}
+    short = [part for part, column in columns.items() if len(column) != len(names)]
+    if short:
+        raise StepError(f"PolicyStep message: {len(names)} image_fact_names, but another number of {', '.join(short)}; give one per camera")
+    return {
+        name: ImageFacts(
+            hash64=int(columns["hash64"][i]),
+            mean=float(columns["mean"][i]),
+            dark=float(columns["dark"][i]),
+            saturated=float(columns["saturated"][i]),
+            bytes=int(columns["bytes"][i]),
+        )
+        for i, name in enumerate(names)
+    }
 
 
 def report_fields(report: StepReport, held: bool = False) -> dict[str, object]:

@@ -6,6 +6,7 @@ judges the numbers (NaN passes); the engine does, and answers with a status.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -18,6 +19,8 @@ from monitor.errors import StepError
 
 Float = NDArray[np.float64]
 Float32 = NDArray[np.float32]
+DARK, SATURATED = 5, 250
+"""Of 255: values up to and from which a picture counts as dark and as saturated."""
 
 
 class Status(IntEnum):
@@ -66,6 +69,36 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFacts:
+    """What the monitor keeps of a picture; see `image_facts`.
+
+    `hash64` of the bytes (int64). `mean` of the values, 0 to 255. `dark`, `saturated`: share of values near black and near white. `bytes`: 0 for an
+    empty or unreadable picture.
+    """
+
+    hash64: int
+    mean: float
+    dark: float
+    saturated: float
+    bytes: int
+
+
+def image_facts(picture: ArrayLike | None) -> ImageFacts:
+    """Facts of a picture (H, W, 3) uint8; None or an empty one has 0 bytes. The hash sees every byte, the shares every fourth row and column."""
+    pixels = np.zeros(0, np.uint8) if picture is None else np.ascontiguousarray(picture, dtype=np.uint8)
+    if pixels.size == 0:
+        return ImageFacts(hash64=0, mean=0.0, dark=0.0, saturated=0.0, bytes=0)
+    seen = pixels[::4, ::4] if pixels.ndim > 1 else pixels
+    return ImageFacts(
+        hash64=int.from_bytes(hashlib.blake2b(pixels.data, digest_size=8).digest(), "little", signed=True),
+        mean=float(seen.mean()),
+        dark=float((seen <= DARK).mean()),
+        saturated=float((seen >= SATURATED).mean()),
+        bytes=int(pixels.size),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStep:
     """One control step of a policy. Missing parts are None.
 
@@ -86,6 +119,7 @@ class PolicyStep:
         samples: (B, H, D) float32 further plans for the same observation.
         tcp_position: (3,) m. tcp_quaternion: (4,) w, x, y, z. joints: (N,) rad. gripper: 0 closed to 1 open (measured).
         image_times: camera -> seconds at which the picture was taken.
+        image_facts: camera -> facts of the picture, made where the picture is at hand.
         inference_seconds: wall time of the policy call; None for steps that only execute an earlier chunk.
 
     Raises:
@@ -113,6 +147,7 @@ class PolicyStep:
     gripper: float | None = None
     goal: Goal | None = None
     image_times: Mapping[str, float] = field(default_factory=dict)
+    image_facts: Mapping[str, ImageFacts] = field(default_factory=dict)
     inference_seconds: float | None = None
 
     def __post_init__(self) -> None:

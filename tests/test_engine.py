@@ -219,6 +219,42 @@ def test_a_new_instruction_restarts_token_and_action_windows_but_not_the_tool() 
     assert report["tcp/full"].status is Status.OK
 
 
+def test_a_new_instruction_restarts_plans_too() -> None:
+    m = monitor(LastAction("plan", Family.PLAN))
+    m.update(step(0))
+    assert m.update(step(1, instruction="stop"))["plan/full"].status is Status.WARMING_UP
+
+
+def codes(m: Monitor, *instructions: str) -> list[list[str]]:
+    return [[issue.code for issue in m.update(step(n, instruction=text)).issues] for n, text in enumerate(instructions)]
+
+
+def test_an_instruction_that_is_lost_is_told_once() -> None:
+    assert codes(monitor(), "go", "", "") == [[], ["instruction_empty", "instruction_changed"], []]
+
+
+def test_a_blank_instruction_is_told() -> None:
+    assert codes(monitor(), "  ", "  ") == [["instruction_empty"], []]
+
+
+def test_an_episode_that_lacks_the_instruction_is_told() -> None:
+    m = monitor()
+    m.update(step(0))
+    assert [issue.code for issue in m.update(step(0, episode="e2", instruction="")).issues] == ["instruction_empty"]
+
+
+def test_a_policy_that_never_had_instructions_is_not_asked_for_one() -> None:
+    assert codes(monitor(), "", "") == [[], []]
+
+
+def test_alarms_that_cannot_speak_are_told_once_an_episode() -> None:
+    m = monitor(LastAction("tb_entropy", Family.TOKEN), unsure=AlarmConfig(metric="tb_entropy/full", threshold=0.5))
+    told = Issue("unavailable", "test emits no action tokens: no statement from alarm unsure")
+    assert m.update(step(0)).issues == (told,)
+    assert m.update(step(1)).issues == ()
+    assert m.update(step(0, episode="e2")).issues == (told,)
+
+
 def test_reset_ends_the_episode_and_keeps_the_counters() -> None:
     m = monitor()
     m.update(step(0))

@@ -28,7 +28,7 @@ from monitor.messages import (
     step_from,
 )
 from monitor.recording.types import ALARM, EPISODE, REPORT, STEP, typestore
-from monitor.steps import AlarmPhase, AlarmState, Family, Goal, Issue, MetricInfo, PolicyStep, StepReport
+from monitor.steps import AlarmPhase, AlarmState, Family, Goal, ImageFacts, Issue, MetricInfo, PolicyStep, StepReport
 
 FLOATS = st.floats(width=64)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -44,6 +44,7 @@ def maybe(strategy: st.SearchStrategy) -> st.SearchStrategy:
 
 
 GOALS = st.builds(Goal, task=TEXT, object_position=arrays(np.float64, 1), target_position=maybe(arrays(np.float64, 1)), grasped=st.booleans())
+FACTS = st.builds(ImageFacts, hash64=INT64, mean=FLOATS, dark=FLOATS, saturated=FLOATS, bytes=st.integers(0, 2**63 - 1))
 STEPS = st.builds(
     PolicyStep,
     time=FLOATS,
@@ -67,6 +68,7 @@ STEPS = st.builds(
     gripper=maybe(FLOATS),
     goal=maybe(GOALS),
     image_times=st.dictionaries(TEXT, FLOATS, max_size=3),
+    image_facts=st.dictionaries(TEXT, FACTS, max_size=3),
     inference_seconds=maybe(FLOATS),
 )
 
@@ -188,6 +190,12 @@ def test_array_that_does_not_fit_its_rows_is_refused() -> None:
 def test_unequal_camera_lists_are_refused() -> None:
     message = SimpleNamespace(time=1.0, episode_id="e", step=4, action=[0.5], image_names=["front"], image_times=[])
     with pytest.raises(StepError, match="1 image_names but 0 image_times"):
+        step_from(message)
+
+
+def test_image_facts_of_unequal_length_are_refused() -> None:
+    message = SimpleNamespace(time=1.0, episode_id="e", step=4, action=[0.5], image_fact_names=["front"], image_hashes=[1])
+    with pytest.raises(StepError, match="another number of mean, dark, saturated, bytes"):
         step_from(message)
 
 

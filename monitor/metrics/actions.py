@@ -1,4 +1,4 @@
-"""A-PI, A-VI, A-AI: how steady the commanded actions are (first, second and third differences over a window)."""
+"""A-PI, A-VI, A-AI and the reversal rate: how steady the commanded actions are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from monitor.config import MonitorConfig
 from monitor.errors import ConfigError
 from monitor.metrics.common import GROUPS, action_issue, group_masks, make_info, plain, range_of
-from monitor.metrics.window_kernels import ORDERS, mean_difference, normalise, update_actions
+from monitor.metrics.window_kernels import ORDERS, mean_difference, normalise, reversals, update_actions
 from monitor.policy import PolicySpec
 from monitor.steps import Family, Issue, MetricInfo, PolicyStep, Status
 
@@ -56,8 +56,13 @@ def instability_norm(window: NDArray[np.float64], order: int) -> float:
     return float(np.linalg.norm(differences, axis=1).mean()) / 2.0 ** (order - 1)
 
 
+def reversal_rate(actions: NDArray[np.float64], eps: float = 0.0) -> float:
+    """Share of (step, dimension) pairs of (T, D) actions at which successive differences have opposite sign; those of at most `eps` count as 0."""
+    return float(reversals(plain(actions), 0, actions.shape[0], np.ones(actions.shape[1], dtype=np.bool_), eps))
+
+
 class ActionMetrics:
-    """A-PI, A-VI, A-AI of the actions, normalised to the policy's range, over the last W steps without a gap.
+    """A-PI, A-VI, A-AI and reversal rate of the actions, normalised to the policy's range, over the last W steps without a gap.
 
     Dimensions without a range are left out. An action of wrong length or with NaN counts as missing: the step is invalid, and the window
     starts anew after it.
@@ -74,13 +79,12 @@ class ActionMetrics:
                     f"actions.{name} has {len(limits)} numbers, but {spec.name} has {dims} action dimensions ({', '.join(spec.action_names)})"
                 )
         self._limits = range_of(spec, config.actions.low, config.actions.high)
+        self._eps = config.actions.reversal_eps
         self._mask, self._notice = _masks_and_notice(spec, self._limits is not None)
         self._ring, self._work, self._state = np.empty((2 * config.window, dims)), np.empty(dims), np.zeros(3, dtype=np.int64)
         self.reset()
         if self._limits is not None:
-            update_actions(
-                np.zeros(dims), *self._limits, self._mask, self._ring, self._work, self._state, 0, np.empty(15), np.empty(15, dtype=np.uint8)
-            )
+            self._take(np.zeros(dims), 0, np.empty(len(self.infos)), np.empty(len(self.infos), dtype=np.uint8))
             self.reset()
 
     def reset(self) -> None:
@@ -101,36 +105,49 @@ class ActionMetrics:
         if action.shape[0] != self._work.shape[0]:
             statuses[:] = Status.INVALID
             return (*issues, action_issue(self._spec, action))
+        return issues if self._take(plain(action), step.step, values, statuses) else (*issues, action_issue(self._spec, action))
+
+    def _take(self, action: NDArray[np.float64], step: int, values: NDArray[np.float64], statuses: NDArray[np.uint8]) -> bool:
+        assert self._limits is not None
         low, high = self._limits
-        if update_actions(plain(action), low, high, self._mask, self._ring, self._work, self._state, step.step, values, statuses):
-            return issues
-        return (*issues, action_issue(self._spec, action))
+        return update_actions(action, low, high, self._mask, self._ring, self._work, self._state, step, self._eps, values, statuses)
 
 
 def _masks_and_notice(spec: PolicySpec, has_range: bool) -> tuple[NDArray[np.bool_], Issue | None]:
     groups = group_masks(spec)
     full, no_gripper = np.ones((1, spec.action_dim), dtype=np.bool_), groups[:1] | groups[1:2]
     if not has_range:
-        notice = Issue("action_range", f"{spec.name} declares no action range: A-PI, A-VI and A-AI are unavailable; set actions.low and actions.high")
+        notice = Issue(
+            "action_range", f"{spec.name} declares no action range: A-PI, A-VI, A-AI and reversals are unavailable; set actions.low and actions.high"
+        )
         return np.vstack([full, groups, no_gripper]), notice
     if spec.action_kind == "absolute" and groups[1].any():
         rotation = groups[1].copy()
         mask = np.vstack([full, groups, no_gripper]) & ~rotation
-        return mask, Issue("action_rotation", "absolute rotation targets jump where the angle wraps: they are left out of A-PI, A-VI and A-AI")
+        return mask, Issue(
+            "action_rotation", "absolute rotation targets jump where the angle wraps: they are left out of A-PI, A-VI, A-AI and reversals"
+        )
     return np.vstack([full, groups, no_gripper]), None
 
 
 def _infos() -> tuple[MetricInfo, ...]:
-    return tuple(
+    scaled = "n = clip((a - low) / (high - low), 0, 1)"
+    infos = [
         make_info(
             metric,
             variant,
             label,
             Family.ACTION,
-            f"mean |Δ^{order} n| / {2 ** (order - 1)} over the last W - 3 differences and {_OVER[variant]}; n = clip((a - low) / (high - low), 0, 1)",
+            f"mean |Δ^{order} n| / {2 ** (order - 1)} over the last W - 3 differences and {_OVER[variant]}; {scaled}",
             high=1.0,
             higher_means="less steady",
         )
         for order, (metric, label) in enumerate(_LABELS, start=1)
         for variant in VARIANTS
+    ]
+    formula = f"share of steps and dimensions over the last W actions at which Δn changes its sign, both beyond reversal_eps; {scaled}"
+    source = "arXiv 2605.28726"
+    infos.append(
+        make_info("reversal_rate", "full", "Reversals", Family.ACTION, formula, high=1.0, higher_means="turns back more often", source=source)
     )
+    return tuple(infos)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.config import MonitorConfig
 from monitor.policy import PolicySpec
-from monitor.steps import Family, Issue, MetricInfo
+from monitor.steps import Family, Issue, MetricInfo, PolicyStep, Status
 
 SOURCE = "Valle et al., arXiv 2507.17049"
 GROUPS = ("p", "o", "gripper")
@@ -107,3 +109,31 @@ def range_of(
     if chosen_low is None or chosen_high is None:
         return None
     return np.array(chosen_low, dtype=np.float64), np.array(chosen_high, dtype=np.float64)
+
+
+def new_inference(step: PolicyStep, last: int | None) -> bool:
+    """Whether the step carries a policy call that is not the one numbered `last`; calls without numbers are known by what they bring."""
+    if step.inference_id != last:
+        return True
+    return step.chunk_offset == 0 and (step.inference_seconds is not None or step.token_logits is not None)
+
+
+def max_age_steps(spec: PolicySpec, config: MonitorConfig) -> int:
+    """Steps after which the values of an inference are stale: as configured, else twice the executed steps, at least one second."""
+    return config.timing.max_age_steps or max(2 * spec.executed, math.ceil(spec.control_hz))
+
+
+def hold(born: int, step: int, max_age: int, held: NDArray[np.float64], held_statuses: NDArray[np.uint8], values: Any, statuses: Any) -> None:
+    """Copy the row of the inference of step `born` into the row of this step; what was stated is stale after `max_age` steps."""
+    values[:], statuses[:] = held, held_statuses
+    if step - born > max_age:
+        old = statuses == Status.OK
+        values[old], statuses[old] = np.nan, Status.STALE
+
+
+def once(issue: Issue, told: set[str]) -> tuple[Issue, ...]:
+    """The issue, unless its code is in `told`, to which it is added: for what is said once an episode."""
+    if issue.code in told:
+        return ()
+    told.add(issue.code)
+    return (issue,)

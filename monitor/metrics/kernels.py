@@ -352,3 +352,84 @@ def mark_invalid_rows(logits: NDArray[np.floating], start: int, stop: int, inval
         invalid[i] = np.isnan(row_top(logits, i, start, stop))
         count += invalid[i]
     return count
+
+
+@kernel
+def update_score(
+    rows: NDArray[np.float64],
+    count: int,
+    ids: NDArray[np.int64],
+    plan: NDArray[np.int64],
+    action: NDArray[np.float64],
+    step: int,
+    fresh: bool,
+    kappa: float,
+    motion: NDArray[np.float64],
+    ring: NDArray[np.float64],
+    state: NDArray[np.int64],
+    values: NDArray[np.float64],
+    statuses: NDArray[np.uint8],
+) -> None:
+    """Motion-weighted entropy, and the running maximum of the sliding mean.
+
+    Arrays and scalars:
+        rows, count, ids: of the inference, as `aggregate_tokens` took them; one token a dimension first, else no weighted entropy.
+        plan: as in `update_tokens`.
+        action: (D,), executed at this step. step: its number.
+        fresh: the inference is new; else only the action is remembered.
+        kappa: an entropy counts 1 + kappa where the motion turns back, else 1 - kappa.
+        motion: (4, D): smallest motion that counts, weights, last action, last motion.
+        ring: (S + 1,), the last S scores and the maximum. state: [filled, next, inferences in a row without a score, last step, actions known,
+            differences of absolute actions are the motion, the score is the weighted entropy].
+        values, statuses: (>= SCORES * TOKEN_VARIANTS + 4,), the last two are written.
+    """
+    dims, absolute = motion.shape[1], state[5] != 0
+    if step != state[3] + 1:
+        state[4] = 0
+    state[3] = step
+    usable = action.shape[0] == dims
+    for d in range(action.shape[0]):
+        usable = usable and math.isfinite(action[d])
+    moving = usable and (state[4] >= 1 or not absolute)
+    compared = moving and state[4] >= (2 if absolute else 1)
+    total, weights = 0.0, 0.0
+    for d in range(dims):
+        part = (action[d] - motion[2, d] if absolute else action[d]) if moving else 0.0
+        r = 1.0
+        if compared:
+            turned = part * motion[3, d] < 0.0 and min(abs(part), abs(motion[3, d])) > motion[0, d]
+            r = 1.0 + kappa if turned else 1.0 - kappa
+        motion[3, d] = part
+        if usable:
+            motion[2, d] = action[d]
+        counted = fresh and d < count and (ids.size == 0 or plan[5] <= ids[d] < plan[6])
+        if counted and not np.isnan(rows[d, ENTROPY]):
+            total += motion[1, d] * r * rows[d, ENTROPY]
+            weights += motion[1, d]
+    state[4] = min(state[4] + 1, 2) if usable else 0
+    if not fresh:
+        return
+    at, window = SCORES * TOKEN_VARIANTS + 2, ring.shape[0] - 1
+    base = statuses[0]
+    values[at], statuses[at] = np.nan, base if base != _OK else _UNAVAILABLE
+    whole = count == dims or (count > dims and ids.size > 0)
+    if base == _OK and whole and weights > 0.0:
+        values[at], statuses[at] = total / weights, _OK
+    score = values[at] if state[6] != 0 else values[0]
+    if np.isnan(score):
+        state[2] += 1
+        if state[2] >= window:
+            state[0] = 0
+    else:
+        state[2] = 0
+        ring[state[1]] = score
+        state[1] = state[1] + 1 if state[1] + 1 < window else 0
+        state[0] = min(state[0] + 1, window)
+        if state[0] == window:
+            mean = 0.0
+            for i in range(window):
+                mean += ring[i]
+            mean /= window
+            ring[window] = mean if np.isnan(ring[window]) else max(ring[window], mean)
+    values[at + 1] = ring[window]
+    statuses[at + 1] = _OK if not np.isnan(ring[window]) else (_UNAVAILABLE if base == _UNAVAILABLE else _WARMING_UP)

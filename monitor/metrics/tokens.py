@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from monitor.config import MonitorConfig
 from monitor.errors import ConfigError
-from monitor.metrics.common import GROUPS, NO_FLOATS32, NO_IDS, group_masks, make_info, plain, token_width_issue
+from monitor.metrics.common import GROUPS, NO_FLOATS32, NO_IDS, group_masks, hold, make_info, max_age_steps, plain, range_of, token_width_issue
 from monitor.metrics.kernels import (
     DEEPGINI,
     ENTROPY,
@@ -25,13 +25,14 @@ from monitor.metrics.kernels import (
     probabilities_to_logits,
     score_tokens,
     score_topk,
+    update_score,
     update_tokens,
 )
 from monitor.policy import PolicySpec
 from monitor.steps import Family, Float, Issue, MetricInfo, PolicyStep, Status
 
 VARIANTS = ("full", *GROUPS, "max", "window")
-_ENTRIES = SCORES * len(VARIANTS) + 2
+_ENTRIES = SCORES * len(VARIANTS) + 4
 _FIRST_ROWS = 64
 
 
@@ -82,21 +83,57 @@ def token_metrics(logits: ArrayLike, support: Sequence[int] | None = None) -> To
     )
 
 
+def motion_weighted(
+    entropy: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None, kappa: float = 0.3, eps: float = 0.0, *, absolute: bool = False
+) -> Float:
+    """Entropy of each step, weighted by dimension and by whether the motion turns back there.
+
+    Args:
+        entropy: (T, D), of one token a dimension.
+        actions: (T, D).
+        weights: (D,), >= 0; default all 1.
+        kappa: within 0 and 1: the entropy counts 1 + kappa where the motion changes its sign, else 1 - kappa; 1 where there is none before.
+        eps: motions of at most this size have no sign.
+        absolute: the actions are targets, their differences the motion.
+
+    Returns:
+        (T,), sum of w r H over the sum of w.
+    """
+    h, a = np.asarray(entropy, dtype=np.float64), np.asarray(actions, dtype=np.float64)
+    w = np.ones(h.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    motion = np.diff(a, axis=0) if absolute else a
+    turned = (motion[1:] * motion[:-1] < 0.0) & (np.minimum(np.abs(motion[1:]), np.abs(motion[:-1])) > eps)
+    r = np.ones_like(h)
+    r[h.shape[0] - turned.shape[0] :] = np.where(turned, 1.0 + kappa, 1.0 - kappa)
+    return np.asarray((w * r * h).sum(axis=1) / w.sum())
+
+
+def sliding_maximum(values: ArrayLike, window: int) -> float:
+    """Largest mean of `window` successive values (T,); of a shorter series the mean."""
+    u = np.asarray(values, dtype=np.float64)
+    span = min(window, u.size)
+    return float(max(u[i : i + span].mean() for i in range(u.size - span + 1)))
+
+
 class TokenMetrics:
     """Token scores of each inference: mean over its tokens, over groups of them, largest, and a trailing mean over inferences.
 
-    Executed steps that carry no new inference repeat the values of theirs. Softmax goes over the action ids, or over the whole head with
-    `tokens.support: full`.
+    Executed steps that carry no new inference repeat the values of theirs, until those are stale. Softmax goes over the action ids, or over the
+    whole head with `tokens.support: full`.
     """
 
     def __init__(self, spec: PolicySpec, config: MonitorConfig) -> None:
-        """Prepare buffers and compile. Raises ConfigError when `tokens.tokens_per_action` does not fit the policy's groups."""
+        """Prepare buffers and compile. Raises ConfigError when `tokens.tokens_per_action` or `tokens.weights` do not fit the policy."""
         self.infos = _infos()
         self._spec, self._config = spec, config.tokens
         self._held, self._held_statuses = np.full(_ENTRIES, np.nan), np.full(_ENTRIES, Status.UNAVAILABLE, dtype=np.uint8)
         self._ring, self._state = np.empty((SCORES, config.window)), np.zeros(3, dtype=np.int64)
         self._rows = np.empty((_FIRST_ROWS, ROW_COLUMNS))
         self._mask, self._wrap = _places(spec, config.tokens.tokens_per_action)
+        self._kappa, self._motion = config.tokens.motion_kappa, _motion(spec, config)
+        self._scores, self._score_state = np.empty(sliding_inferences(spec, config.sliding_seconds) + 1), np.zeros(7, dtype=np.int64)
+        self._by_dimension = spec.token_kind == "per_dimension"
+        self._max_age = max_age_steps(spec, config)
         self.reset()
         if spec.token_support is None or spec.token_kind == "none":
             self._support = None
@@ -111,7 +148,10 @@ class TokenMetrics:
         """Forget the episode."""
         self._held[:], self._held_statuses[:] = np.nan, Status.UNAVAILABLE
         self._state[:] = 0
+        self._scores[:] = np.nan
+        self._score_state[:] = (0, 0, 0, -2, 0, self._spec.action_kind == "absolute", self._config.sliding == "weighted")
         self._inference: int | None = None
+        self._born = self._count = 0
         self._told_tail = False
 
     def update(self, step: PolicyStep, values: NDArray[np.float64], statuses: NDArray[np.uint8]) -> tuple[Issue, ...]:
@@ -119,17 +159,36 @@ class TokenMetrics:
         if self._support is None:
             return ()
         issues: tuple[Issue, ...] = ()
-        if step.token_logits is not None:
+        fresh = False
+        if step.token_logits is not None or step.token_probs is not None or step.token_topk is not None:
             if step.inference_id != self._inference or step.chunk_offset == 0:
-                issues = self._from_logits(step, plain(step.token_logits))
-        elif step.token_probs is not None or step.token_topk is not None:
-            if step.inference_id != self._inference or step.chunk_offset == 0:
-                issues = self._from_other(step)
+                fresh, self._count, self._born = True, 0, step.step
+                issues = self._from_logits(step, plain(step.token_logits)) if step.token_logits is not None else self._from_other(step)
         elif step.inference_id != self._inference:
             self._fail(Status.UNAVAILABLE)
+            self._born = step.step
         self._inference = step.inference_id
-        values[:], statuses[:] = self._held, self._held_statuses
+        if fresh or self._by_dimension:
+            self._score(step.step, self._ids(step), plain(step.action), fresh)
+        hold(self._born, step.step, self._max_age, self._held, self._held_statuses, values, statuses)
         return issues
+
+    def _score(self, step: int, ids: NDArray[np.int64], action: NDArray[np.float64], fresh: bool) -> None:
+        update_score(
+            self._rows,
+            self._count,
+            ids,
+            self._whole,
+            action,
+            step,
+            fresh,
+            self._kappa,
+            self._motion,
+            self._scores,
+            self._score_state,
+            self._held,
+            self._held_statuses,
+        )
 
     def _from_other(self, step: PolicyStep) -> tuple[Issue, ...]:
         if step.token_probs is not None:
@@ -162,6 +221,7 @@ class TokenMetrics:
         if logsumexp.size not in (0, count):
             return self._bad_length("token_logsumexp", logsumexp.size, count)
         rows = self._room(count)
+        self._count = count
         valid = update_tokens(logits, logsumexp, ids, plan, self._mask, rows, self._ring, self._state, self._held, self._held_statuses)
         return () if valid > 0 else (Issue("token_rows", f"none of the {count} tokens is a usable action token"),)
 
@@ -177,6 +237,7 @@ class TokenMetrics:
             return self._bad_length("token_ids", ids.size, count)
         uniform, rows = self._config.topk_tail == "uniform", self._room(count)
         score_topk(topk, classes, uniform, rows)
+        self._count = count
         valid = aggregate_tokens(rows, count, ids, start, stop, self._mask, self._wrap, self._ring, self._state, self._held, self._held_statuses)
         if valid == 0:
             return (Issue("token_rows", f"none of the {count} tokens is a usable action token"),)
@@ -218,6 +279,25 @@ class TokenMetrics:
         probabilities_to_logits(table, table)
         score_topk(table, stop - start, True, self._rows)
         aggregate_tokens(self._rows, 1, NO_IDS, start, stop, self._mask, self._wrap, self._ring, self._state, self._held, self._held_statuses)
+        self._score(0, NO_IDS, np.zeros(self._spec.action_dim), True)
+
+
+def sliding_inferences(spec: PolicySpec, seconds: float) -> int:
+    """Inferences in a span of the running score."""
+    return max(1, round(seconds * spec.control_hz / spec.executed))
+
+
+def _motion(spec: PolicySpec, config: MonitorConfig) -> NDArray[np.float64]:
+    """(4, D) for `update_score`: the smallest motion that counts, the weights, and room for the last action and motion."""
+    dims, weights = spec.action_dim, config.tokens.weights
+    if weights is not None and (len(weights) != dims or min(weights) < 0.0 or sum(weights) <= 0.0):
+        raise ConfigError(f"tokens.weights is {weights}; expected {dims} numbers >= 0, not all 0, one for each of {', '.join(spec.action_names)}")
+    motion = np.zeros((4, dims))
+    limits = range_of(spec, config.actions.low, config.actions.high)
+    if limits is not None:
+        motion[0] = config.tokens.motion_eps * np.nan_to_num(np.abs(limits[1] - limits[0]) / 2.0, posinf=0.0)
+    motion[1] = 1.0 if weights is None else weights
+    return motion
 
 
 def _places(spec: PolicySpec, tokens_per_action: int | None) -> tuple[NDArray[np.bool_], bool]:
@@ -260,4 +340,28 @@ def _infos() -> tuple[MetricInfo, ...]:
         infos.append(
             make_info("tb_leak", variant, "Leak", Family.TOKEN, leak + over[variant], high=1.0, higher_means="mass off the action ids", source=source)
         )
+    infos.append(
+        make_info(
+            "tb_entropy",
+            "weighted",
+            "TB-E",
+            Family.TOKEN,
+            "Σ w_d r_d H_d / Σ w_d; r = 1 + kappa where the action turns back, else 1 - kappa; one token a dimension only",
+            high=2.0,
+            higher_means="less certain",
+            source="arXiv 2603.18342",
+        )
+    )
+    infos.append(
+        make_info(
+            "tb_entropy",
+            "sw_max",
+            "TB-E",
+            Family.TOKEN,
+            "largest mean so far of full (or weighted) over sliding_seconds of inferences; for alarms",
+            high=2.0,
+            higher_means="less certain",
+            source="arXiv 2603.18342",
+        )
+    )
     return tuple(infos)

@@ -119,6 +119,22 @@ def resample(times: ArrayLike, positions: ArrayLike, quaternions: ArrayLike | No
     return moved, _slerp(q[right - 1], q[right], share)
 
 
+def between(position: Float, quaternion: Float | None, new_position: Float, new_quaternion: Float | None, share: float) -> tuple[Float, Float | None]:
+    """The pose at `share` (0 to 1) of the way from one pose to another: position (3,) linear, quaternion (4,) along the shortest arc.
+
+    Without one of the quaternions, or with one of length 0, there is no orientation.
+    """
+    moved = position + share * (new_position - position)
+    if quaternion is None or new_quaternion is None:
+        return moved, None
+    pair = np.stack([quaternion, new_quaternion])
+    lengths = np.linalg.norm(pair, axis=1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 1e-6).all()):
+        return moved, None
+    pair = pair / lengths
+    return moved, _slerp(pair[:1], pair[1:], np.full((1, 1), share))[0]
+
+
 def _slerp(before: Float, after: Float, share: Float) -> Float:
     cosine = (before * after).sum(axis=1, keepdims=True)
     after = np.where(cosine < 0.0, -after, after)

@@ -81,6 +81,23 @@ def normalise(row: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[
 
 
 @kernel
+def reversals(table: NDArray[np.float64], start: int, end: int, used: NDArray[np.bool_], eps: float) -> float:
+    """Share of (row, column) pairs of rows start..end at which successive differences have opposite sign; smaller ones than eps count as 0.
+
+    Columns that are not used or hold NaN are left out; NaN if none is left.
+    """
+    turned, pairs = 0, 0
+    for d in range(table.shape[1]):
+        if not used[d] or np.isnan(table[end - 1, d]):
+            continue
+        for i in range(start + 2, end):
+            older, newer = table[i - 1, d] - table[i - 2, d], table[i, d] - table[i - 1, d]
+            pairs += 1
+            turned += older * newer < 0.0 and abs(older) > eps and abs(newer) > eps
+    return turned / pairs if pairs > 0 else np.nan
+
+
+@kernel
 def update_actions(
     action: NDArray[np.float64],
     low: NDArray[np.float64],
@@ -90,6 +107,7 @@ def update_actions(
     work: NDArray[np.float64],
     state: NDArray[np.int64],
     step: int,
+    eps: float,
     values: NDArray[np.float64],
     statuses: NDArray[np.uint8],
 ) -> bool:
@@ -99,7 +117,8 @@ def update_actions(
         action, low, high: (D,).
         mask: (V, D), which dimensions each variant averages.
         ring: (2W, D). work: (D,). state: [filled, next row, last step number].
-        values, statuses: (3 * V,), written.
+        eps: share of the range below which a change is no reversal.
+        values, statuses: (3 * V + 1,), the last one the reversal rate of the first variant; written.
 
     Returns:
         False if the action is not finite; the window then waits for a gap, which the next step number makes.
@@ -131,6 +150,9 @@ def update_actions(
                         count += 1
             values[at] = total / count if count > 0 else np.nan
             statuses[at] = _OK if count > 0 else (_UNAVAILABLE if ready or known == 0 else _WARMING_UP)
+    at = ORDERS * variants
+    values[at] = reversals(ring, end - window, end, mask[0], eps) if ready else np.nan
+    statuses[at] = statuses[0]
     return True
 
 

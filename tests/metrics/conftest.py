@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from monitor.config import MonitorConfig
 from monitor.metrics.base import Metric
 from monitor.policy import PolicySpec
-from monitor.steps import Issue, PolicyStep, Status
+from monitor.steps import Goal, Issue, PolicyStep, Status, image_facts
 
 settings.register_profile("compiled", deadline=None)  # the first call loads or compiles a kernel
 settings.load_profile("compiled")
@@ -46,6 +46,8 @@ def _spec(**changes: Any) -> PolicySpec:
         "token_kind": "per_dimension",
         "token_support": (24, 40),
         "vocab_size": 40,
+        "horizon": 4,
+        "samples": 3,
     }
     return PolicySpec(**{**facts, **changes})
 
@@ -68,6 +70,12 @@ def _stream(count: int, seed: int = 0, first: int = 0) -> list[PolicyStep]:
             tcp_position=rng.normal(0, 0.1, 3),
             tcp_quaternion=rng.normal(0, 1, 4),
             gripper=float(rng.random()),
+            samples=rng.normal(0, 0.3, (3, 4, 7)),
+            joints=rng.normal(0, 1, 7),
+            goal=Goal(task="put_on", object_position=rng.normal(0, 0.1, 3), target_position=np.ones(3), grasped=i % 2 == 1),
+            image_times={"front": 0.1 * (first + i) - 0.02, "wrist": 0.1 * (first + i) - 0.03},
+            image_facts={name: image_facts(rng.integers(0, 256, (8, 8, 3))) for name in ("front", "wrist")},
+            inference_seconds=0.05,
         )
         for i in range(count)
     ]

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from monitor.config import ActionConfig, MonitorConfig
 from monitor.errors import ConfigError
-from monitor.metrics import ActionMetrics, instability, normalised
+from monitor.metrics import ActionMetrics, instability, normalised, reversal_rate
 from monitor.policy import PolicySpec
 from monitor.steps import PolicyStep, Status
 
@@ -61,7 +61,7 @@ def test_stream_equals_batch_at_every_step(actions: np.ndarray, window: int) -> 
     low, high = np.full(3, -1.0), np.full(3, 1.0)
     scaled = np.array([normalised(action, low, high) for action in actions])
     for i, action in enumerate(actions):
-        values, statuses = np.full(15, np.nan), np.full(15, 2, np.uint8)
+        values, statuses = np.full(len(metric.infos), np.nan), np.full(len(metric.infos), 2, np.uint8)
         metric.update(PolicyStep(time=float(i), episode_id="e", step=i, action=action), values, statuses)
         if i + 1 >= window:
             expected = [instability(scaled[i + 1 - window : i + 1], order).mean() for order in (1, 2, 3)]
@@ -147,3 +147,24 @@ def test_windows_recover_from_nan_actions(nan_rows: list[Any], make_spec: Any, m
     assert [row.statuses["a_vi/full"] for row in nan_rows[23:31]] == [*[Status.WARMING_UP] * 7, Status.OK]
     fresh = feed(ActionMetrics(make_spec(), config), nan_steps(make_step)[23:31])
     assert nan_rows[30].values == fresh[-1].values
+
+
+def test_a_zigzag_turns_back_at_every_step(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    steps = [make_step(i, action=np.full(7, 0.5 * (-1) ** i)) for i in range(8)]
+    assert feed(ActionMetrics(make_spec(), config), steps)[-1].values["reversal_rate/full"] == 1.0
+
+
+def test_a_steady_motion_never_turns_back(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    steps = [make_step(i, action=np.full(7, 0.05 * i)) for i in range(8)]
+    assert feed(ActionMetrics(make_spec(), config), steps)[-1].values["reversal_rate/full"] == 0.0
+
+
+def test_noise_below_the_limit_is_no_reversal(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    steps = [make_step(i, action=np.full(7, 0.005 * (-1) ** i)) for i in range(8)]
+    assert feed(ActionMetrics(make_spec(), config), steps)[-1].values["reversal_rate/full"] == 0.0
+
+
+@given(arrays(np.float64, (12, 3), elements=st.floats(-1, 1)), st.floats(0.1, 10), st.floats(-5, 5))
+def test_reversals_do_not_depend_on_scale_and_offset(actions: np.ndarray, scale: float, offset: float) -> None:
+    rounded = np.round(actions, 2)
+    assert reversal_rate(np.round(scale * 8) * rounded + np.round(offset), 1e-6) == reversal_rate(rounded, 1e-6)

@@ -105,8 +105,8 @@ def test_ti_speaks_after_seven_samples_the_rest_after_the_window(make_spec: Any,
 
 
 def test_a_gap_starts_the_windows_anew(make_spec: Any, make_stream: Any, feed: Any, config: MonitorConfig) -> None:
-    rows = feed(ToolMetrics(make_spec(), config), [*make_stream(10), *make_stream(8, first=12, seed=3)])
-    fresh = feed(ToolMetrics(make_spec(), config), make_stream(8, first=12, seed=3))
+    rows = feed(ToolMetrics(make_spec(), config), [*make_stream(10), *make_stream(8, first=15, seed=3)])
+    fresh = feed(ToolMetrics(make_spec(), config), make_stream(8, first=15, seed=3))
     assert rows[10].statuses["tcp_pi/p"] is Status.WARMING_UP
     assert rows[-1].values == fresh[-1].values
 
@@ -124,3 +124,59 @@ def test_an_unusable_quaternion_spoils_orientation_only(make_spec: Any, make_ste
     assert row.statuses["tcp_pi/p"] is Status.OK
     assert row.statuses["tcp_pi/o"] is row.statuses["tcp_pi/full"] is Status.INVALID
     assert row.issues[0].code == "tool_quaternion"
+
+
+def moving(i: int, make_step: Any, time: float | None = None) -> Any:
+    t = 0.1 * i if time is None else time
+    return make_step(i, time=t, tcp_position=np.array([0.02 * t, 0.01 * t, 0.0]), tcp_quaternion=about_z(np.array([0.3 * t]))[0])
+
+
+def test_a_lost_step_is_filled_in_between_its_neighbours(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    every = feed(ToolMetrics(make_spec(), config), [moving(i, make_step) for i in range(12)])
+    lossy = feed(ToolMetrics(make_spec(), config), [moving(i, make_step) for i in range(12) if i not in (5, 6)])
+    assert lossy[-1].values == pytest.approx(every[-1].values, abs=1e-9)
+    assert set(lossy[-1].statuses.values()) == {Status.OK}
+
+
+def test_filling_in_can_be_turned_off(make_spec: Any, make_step: Any, feed: Any) -> None:
+    config = MonitorConfig(motion=MotionConfig(max_gap=0))
+    rows = feed(ToolMetrics(make_spec(), config), [moving(i, make_step) for i in range(12) if i != 9])
+    assert rows[-1].statuses["tcp_pi/p"] is Status.WARMING_UP
+
+
+def test_many_lost_steps_are_not_filled_in_whatever_the_clock_says(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    steps = [*(moving(i, make_step) for i in range(9)), moving(10**12, make_step, time=1.0)]
+    assert feed(ToolMetrics(make_spec(), config), steps)[-1].statuses["tcp_pi/p"] is Status.WARMING_UP
+
+
+def test_a_long_gap_in_time_is_not_filled_in(make_spec: Any, make_step: Any, feed: Any, config: MonitorConfig) -> None:
+    steps = [*(moving(i, make_step) for i in range(9)), moving(10, make_step, time=1.4)]
+    assert feed(ToolMetrics(make_spec(), config), steps)[-1].statuses["tcp_pi/p"] is Status.WARMING_UP
+
+
+def test_resampling_makes_uneven_poses_even(make_spec: Any, make_step: Any, feed: Any) -> None:
+    times = np.cumsum([0.0, 0.1, 0.13, 0.08, 0.09, 0.12, 0.1, 0.07, 0.11, 0.1, 0.12, 0.08, 0.1])
+    steps = [moving(i, make_step, time=float(t)) for i, t in enumerate(times)]
+    plain = feed(ToolMetrics(make_spec(), MonitorConfig()), steps)[-1].values
+    even = feed(ToolMetrics(make_spec(), MonitorConfig(motion=MotionConfig(resample=True))), steps)[-1].values
+    assert plain["tcp_vi/p"] > 1e-5
+    assert even["tcp_vi/p"] == pytest.approx(0, abs=1e-12)
+    assert even["tcp_vi/o"] == pytest.approx(0, abs=1e-9)
+
+
+def test_online_resampling_is_the_offline_one(make_spec: Any, make_step: Any, feed: Any) -> None:
+    rng = np.random.default_rng(3)
+    times, r, q = np.cumsum(rng.uniform(0.06, 0.14, 15)), rng.normal(0, 0.1, (15, 3)), rng.normal(0, 1, (15, 4))
+    steps = [make_step(i, time=float(t), tcp_position=r[i], tcp_quaternion=q[i]) for i, t in enumerate(times)]
+    values = feed(ToolMetrics(make_spec(), MonitorConfig(motion=MotionConfig(resample=True))), steps)[-1].values
+    grid, turned = resample(times, r, q, 0.1)
+    for order, key in enumerate(("tcp_pi", "tcp_vi", "tcp_ai"), start=1):
+        found = tool_instability(grid[-8:], turned[-8:], order)
+        assert values[f"{key}/p"] == pytest.approx(found[:3].mean())
+        assert values[f"{key}/o"] == pytest.approx(found[3:].mean())
+
+
+def test_resampling_starts_anew_after_a_long_gap(make_spec: Any, make_step: Any, feed: Any) -> None:
+    config = MonitorConfig(motion=MotionConfig(resample=True))
+    steps = [*(moving(i, make_step) for i in range(10)), moving(10, make_step, time=2.0)]
+    assert feed(ToolMetrics(make_spec(), config), steps)[-1].statuses["tcp_pi/p"] is Status.WARMING_UP

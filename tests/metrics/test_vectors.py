@@ -1,4 +1,4 @@
-"""Golden numbers: every vector of the files in tests/data/vectors, or in the folder that VLA_MONITOR_VECTORS names.
+"""Golden numbers: every vector about metrics (tests/assess has the rest) of tests/data/vectors, or of the folder that VLA_MONITOR_VECTORS names.
 
 Numbers agree within 1e-9 absolute plus 1e-9 relative; null stands for undefined, "nan" and "inf" for themselves.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,40 @@ import numpy as np
 import pytest
 
 from monitor.aggregate import Aggregator
-from monitor.config import ActionConfig, MonitorConfig, MotionConfig, default_alarms
+from monitor.config import ActionConfig, GoalConfig, MonitorConfig, MotionConfig, PlanConfig, SamplingConfig, TokenConfig, default_alarms
 from monitor.engine import Monitor
 from monitor.metrics import (
     ActionMetrics,
+    GoalMetrics,
     MotionDetector,
+    PlanMetrics,
+    SamplingMetrics,
     TokenMetrics,
     ToolMetrics,
+    action_chunk_magnitude,
+    chunk_entropy,
+    chunk_overlap,
+    execution_variability,
     instability,
     instability_norm,
     jerk_gradient,
     jerk_online,
+    mmd2,
+    motion_weighted,
     normalised,
+    optimal_trajectory,
     published_jerk,
     resample,
+    reversal_rate,
     root_mean_square,
     rotation_increments,
+    sliding_maximum,
     token_metrics,
     tool_instability,
 )
+from monitor.metrics.replicate import published_action_series, published_jerk_mean, published_run_value, published_token_scores
 from monitor.policy import PolicySpec
-from monitor.steps import PolicyStep, Status
+from monitor.steps import Goal, PolicyStep, Status
 
 FOLDER = Path(os.environ.get("VLA_MONITOR_VECTORS", Path(__file__).parents[1] / "data" / "vectors"))
 SCORES = {"tp": "max_prob", "pcs": "pcs", "gini": "deepgini", "entropy": "entropy"}
@@ -307,7 +321,7 @@ def test_vector_poses_jerk(vector: dict[str, Any]) -> None:
             check(values, expected[name], name)
 
 
-# ---- standing still, sliding maximum, stream rules
+# ---- standing still, sliding maximum
 
 
 @pytest.mark.parametrize("vector", vectors("later_work", kind="frozen"))
@@ -344,6 +358,207 @@ def test_vector_sliding_maximum(vector: dict[str, Any]) -> None:
         check(aggregator.summaries()[0].sliding_max, vector["expected"][f"W{window}"], f"W{window}")
 
 
+# ---- goal
+
+
+def kind_and_goal(given: dict[str, Any]) -> tuple[str, str]:
+    """Our kind of task, and a name that means it."""
+    return {"grasp": ("pick", "pick_up"), "put": ("put", "put_on"), "move": ("move", "move_near")}[given["task"]]
+
+
+@pytest.mark.parametrize("vector", vectors("optimal_trajectory"))
+def test_vector_goal_offline(vector: dict[str, Any]) -> None:
+    given, expected = vector["input"], vector["expected"]
+    kind, _ = kind_and_goal(given)
+    found = optimal_trajectory(kind, given["tcp"], given["obj"], given.get("target"), given.get("grasped"), given.get("d_max"))
+    for name, values in (
+        ("d", found.distance),
+        ("d_max", found.d_max),
+        ("d_norm", found.normalised),
+        ("delta", found.difference),
+        ("q", found.q),
+        ("regress_sum", found.regress),
+        ("q_mean", found.q.mean()),
+    ):
+        check(values, expected[name], name)
+    assert [{True: "transport", False: "reach"}[bool(carried)] for carried in found.transport] == expected["phase"]
+
+
+@pytest.mark.parametrize("vector", vectors("optimal_trajectory", needs="telescoped"))
+def test_vector_goal_mean_tells_start_and_end_only(vector: dict[str, Any]) -> None:
+    scaled = vector["expected"]["d_norm"]
+    check(0.5 + (scaled[-1] - scaled[0]) / (2 * len(scaled)), vector["expected"]["telescoped"], "telescoped")
+
+
+@pytest.mark.parametrize("vector", vectors("optimal_trajectory"))
+def test_vector_goal_through_the_family(vector: dict[str, Any]) -> None:
+    given, expected = vector["input"], vector["expected"]
+    _, task = kind_and_goal(given)
+    family = GoalMetrics(PolicySpec(name="vector"), MonitorConfig(goal=GoalConfig(d_max_m=given.get("d_max"))))
+    rows = []
+    for i, tool in enumerate(given["tcp"]):
+        goal = Goal(
+            task=task,
+            object_position=array(given["obj"][i]),
+            target_position=array(given["target"][i]) if "target" in given else None,
+            grasped=given["grasped"][i] if "grasped" in given else False,
+        )
+        rows.append(row_of(family, PolicyStep(time=i * 0.1, episode_id="e", step=i, action=np.zeros(7), tcp_position=array(tool), goal=goal)))
+    check([row["ot/q"] for row in rows], expected["q"], "q")
+    check(rows[-1]["ot/regress"], expected["regress_sum"], "regress")
+
+
+# ---- samples and plans
+
+
+def seven(limits: list[float]) -> tuple[float, ...]:
+    """Limits of a vector for a PolicySpec."""
+    return tuple(float(limit) for limit in limits)
+
+
+@pytest.mark.parametrize("vector", vectors("execution_variability"))
+def test_vector_execution_variability(vector: dict[str, Any]) -> None:
+    given, expected = vector["input"], vector["expected"]
+    found = execution_variability(given["samples"], given["low"], given["high"])
+    check(found, expected["per_dim"], "per_dim")
+    for name, part in (("p", found[:3]), ("o", found[3:6]), ("full", found), ("full_no_gripper", found[:6])):
+        check(part.mean(), expected[name], name)
+
+
+@pytest.mark.parametrize("vector", vectors("execution_variability"))
+def test_vector_execution_variability_through_the_family(vector: dict[str, Any]) -> None:
+    given = vector["input"]
+    samples = array(given["samples"])[:, None, :]
+    spec = PolicySpec(name="vector", action_low=seven(given["low"]), action_high=seven(given["high"]), samples=samples.shape[0])
+    step = PolicyStep(time=0.0, episode_id="e", step=0, action=np.zeros(7), samples=samples)
+    values = row_of(SamplingMetrics(spec, MonitorConfig()), step)
+    for name in ("full", "p", "o"):  # samples are float32 when live
+        np.testing.assert_allclose(values[f"ev/{name}"], vector["expected"][name], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="ace"))
+def test_vector_chunk_entropy(vector: dict[str, Any]) -> None:
+    found = chunk_entropy(vector["input"]["samples"], vector["input"]["cell"])
+    check(found, vector["expected"]["per_step"], "per_step")
+    check(found.sum(), vector["expected"]["sum"], "sum")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="ace"))
+def test_vector_chunk_entropy_through_the_family(vector: dict[str, Any]) -> None:
+    samples = array(vector["input"]["samples"])
+    spec = PolicySpec(name="vector", action_names=("x", "y", "z"), groups={"p": (0, 1, 2)}, action_kind="absolute", samples=samples.shape[0])
+    config = MonitorConfig(sampling=SamplingConfig(cell_m=tuple(vector["input"]["cell"])))
+    step = PolicyStep(time=0.0, episode_id="e", step=0, action=np.zeros(3), samples=samples)
+    check(row_of(SamplingMetrics(spec, config), step)["ace/mean"], vector["expected"]["mean"], "mean")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="chunk_overlap"))
+def test_vector_chunk_overlap(vector: dict[str, Any]) -> None:
+    chunks, expected = array(vector["input"]["chunks"]), vector["expected"]
+    pairs = [chunk_overlap(a, b, vector["input"]["executed"]) for a, b in pairwise(chunks)]
+    check([single for single, _ in pairs], expected["stac_single"][1:], "stac_single")  # the first plan is 0 there, without a statement here
+    check([squared for _, squared in pairs], expected["tce"][1:], "tce")
+    check([action_chunk_magnitude(chunk) for chunk in chunks], expected["acm"], "acm")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="chunk_overlap"))
+def test_vector_chunk_overlap_through_the_family(vector: dict[str, Any]) -> None:
+    chunks, executed = array(vector["input"]["chunks"]), vector["input"]["executed"]
+    dims = chunks.shape[2]
+    spec = PolicySpec(name="vector", action_names=tuple(f"a{i}" for i in range(dims)), groups={}, horizon=chunks.shape[1], executed=executed)
+    family = PlanMetrics(spec, MonitorConfig())
+    rows = []
+    for i in range(len(chunks) * executed):
+        chunk, row = chunks[i // executed], i % executed
+        step = PolicyStep(time=i * 0.1, episode_id="e", step=i, action=chunk[row], chunk=chunk, chunk_offset=row, inference_id=i // executed)
+        rows.append(row_of(family, step))
+    for key, name in (("stac_single/full", "stac_single"), ("tce/full", "tce"), ("acm/full", "acm")):
+        skip = 0 if name == "acm" else 1
+        check([row[key] for row in rows[skip * executed :: executed]], vector["expected"][name][skip:], name)
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="mmd2"))
+def test_vector_mmd2(vector: dict[str, Any]) -> None:
+    x, y = vector["input"]["x"], vector["input"]["y"]
+    check(mmd2(x, y), vector["expected"]["median"], "median")
+    check(mmd2(x, y, vector["expected"]["median_gamma"]), vector["expected"]["median"], "median gamma")
+    check(mmd2(x, y, 1.0), vector["expected"]["gamma_1"], "gamma 1")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="mmd2"))
+def test_vector_mmd2_through_the_family(vector: dict[str, Any]) -> None:
+    x, y = array(vector["input"]["x"])[:, :, None], array(vector["input"]["y"])[:, :, None]  # plans of six steps of one dimension
+    spec = PolicySpec(name="vector", action_names=("a",), groups={}, horizon=x.shape[1] + 1, samples=x.shape[0])
+    before = np.concatenate([np.zeros((x.shape[0], 1, 1)), x], axis=1)
+    family = PlanMetrics(spec, MonitorConfig(plans=PlanConfig(stac_gamma=1.0)))
+    for i, samples in enumerate((before, y)):
+        values = row_of(family, PolicyStep(time=i * 0.1, episode_id="e", step=i, action=[0.0], samples=samples, inference_id=i))
+    np.testing.assert_allclose(values["stac/sum"], vector["expected"]["gamma_1"], rtol=1e-6)  # samples are float32 when live
+
+
+# ---- reversals, weighted entropy
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="reversal_rate"))
+def test_vector_reversal_rate(vector: dict[str, Any]) -> None:
+    for eps in vector["input"]["eps"]:
+        check(reversal_rate(array(vector["input"]["actions"]), eps), vector["expected"][f"eps_{eps:g}"], f"eps {eps}")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="reversal_rate"))
+def test_vector_reversal_rate_through_the_family(vector: dict[str, Any]) -> None:
+    actions = array(vector["input"]["actions"])
+    dims = actions.shape[1]
+    spec = PolicySpec(
+        name="vector", action_names=tuple(f"a{i}" for i in range(dims)), groups={}, action_low=(-5.0,) * dims, action_high=(5.0,) * dims
+    )
+    for eps in vector["input"]["eps"]:
+        family = ActionMetrics(spec, MonitorConfig(window=len(actions), actions=ActionConfig(reversal_eps=eps / 10.0)))
+        rows = [row_of(family, PolicyStep(time=i * 0.1, episode_id="e", step=i, action=a)) for i, a in enumerate(actions)]
+        check(rows[-1]["reversal_rate/full"], vector["expected"][f"eps_{eps:g}"], f"eps {eps}")
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="motion_weighted"))
+def test_vector_motion_weighted(vector: dict[str, Any]) -> None:
+    given = vector["input"]
+    found = motion_weighted(given["entropy"], given["actions"], given["weights"], given["kappa"], given["eps"])
+    check(found, vector["expected"]["u"], "u")
+    check(sliding_maximum(found, given["window"]), vector["expected"]["score"], "score")
+
+
+def tokens_of_entropy(entropy: np.ndarray) -> np.ndarray:
+    """(D, 2) probabilities whose normalised entropy is as given, (D,); by bisection."""
+    low, high = np.full(entropy.shape, 1e-12), np.full(entropy.shape, 0.5)
+    for _ in range(60):
+        p = (low + high) / 2
+        h = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
+        low, high = np.where(h < entropy, p, low), np.where(h < entropy, high, p)
+    return np.stack([low, 1 - low], axis=1)
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="motion_weighted"))
+def test_vector_motion_weighted_through_the_family(vector: dict[str, Any]) -> None:
+    given = vector["input"]
+    spec = PolicySpec(name="vector", token_kind="per_dimension", token_support=(0, 2), vocab_size=2, action_low=(-1.0,) * 7, action_high=(1.0,) * 7)
+    tokens = TokenConfig(weights=tuple(given["weights"]), motion_kappa=given["kappa"], motion_eps=given["eps"], sliding="weighted")
+    family = TokenMetrics(spec, MonitorConfig(tokens=tokens, sliding_seconds=given["window"] / 10))
+    rows = []
+    for i, (entropy, action) in enumerate(zip(array(given["entropy"]), array(given["actions"]), strict=True)):
+        step = PolicyStep(time=i * 0.1, episode_id="e", step=i, inference_id=i, action=action, token_probs=tokens_of_entropy(entropy))
+        rows.append(row_of(family, step))
+    np.testing.assert_allclose([row["tb_entropy/weighted"] for row in rows], vector["expected"]["u"], rtol=1e-5)  # float32 when live
+    np.testing.assert_allclose(rows[-1]["tb_entropy/sw_max"], vector["expected"]["score"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("vector", vectors("later_work", kind="sw_max"))
+def test_vector_sliding_maximum_offline(vector: dict[str, Any]) -> None:
+    for window in vector["input"]["windows"]:
+        check(sliding_maximum(vector["input"]["u"], window), vector["expected"][f"W{window}"], f"W{window}")
+
+
+# ---- stream rules
+
+
 @pytest.mark.parametrize("vector", vectors("stream"))
 def test_vector_stream_rules(vector: dict[str, Any]) -> None:
     spec = PolicySpec(name="vector", action_names=("a",), groups={}, action_low=(0.0,), action_high=(1.0,))
@@ -361,4 +576,30 @@ def test_vector_stream_rules(vector: dict[str, Any]) -> None:
             check(np.nan if given.value is None else given.value, expected[f"A-{name}"], f"event {i} A-{name}")
     counters = vector["expected"]["counters"]
     assert (monitor.counters["duplicate"], monitor.counters["late"]) == (counters["duplicate"], counters["late"])
+    # the vector counts the step after an unusable action as a gap too; here such an action has a counter of its own
+    assert monitor.counters["gap"] + monitor.counters["action_not_finite"] == counters["gap"]
     assert (monitor.counters["episodes"], monitor.counters["action_not_finite"]) == (counters["episode"], counters["nonfinite"])
+
+
+# ---- the published package
+
+
+@pytest.mark.parametrize("vector", [p for p in vectors("tokens") if "package_5dec" in p.values[0]])
+def test_vector_published_token_scores(vector: dict[str, Any]) -> None:
+    found = published_token_scores(array(vector["input"]["logits"]))
+    for name, field in SCORES.items():
+        np.testing.assert_allclose(found[field], vector["package_5dec"][name], atol=1.2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("vector", vectors("actions", needs="episode_mean_replicate"))
+def test_vector_published_action_series(vector: dict[str, Any]) -> None:
+    given = vector["input"]
+    for name, order in ORDERS.items():
+        series = published_action_series(given["actions"], order, given["low"], given["high"])
+        check(published_run_value(series), vector["expected"][f"A-{name}"]["episode_mean_replicate"], f"A-{name}")
+
+
+@pytest.mark.parametrize("vector", vectors("poses", needs="replicate_episode_mean_dt1"))
+def test_vector_published_jerk(vector: dict[str, Any]) -> None:
+    position, _ = poses(vector["input"])
+    check(published_jerk_mean(position), vector["expected"]["TI"]["replicate_episode_mean_dt1"], "mean")
