@@ -1,0 +1,82 @@
+"""`vla-monitor`: puts the commands together and turns errors into one text and an exit code.
+
+0 good, 1 found a problem, 2 bad usage or bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from monitor.cli import config, demo, doctor, metrics, output, replay, run, up
+from monitor.errors import MonitorError
+
+BAD_INPUT, INTERRUPTED = 2, 130
+_GENERAL = ("--quiet", "--verbose", "--debug")
+
+app = typer.Typer(
+    name="vla-monitor",
+    help="Says how sure a robot policy is and how steady the robot moves: live, recorded, and afterwards.",
+    epilog="Example: vla-monitor demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for module in (demo, run, up, replay, metrics, doctor, config):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name, help=getattr(module, "HELP", None), epilog=f"Example: {module.EXAMPLE}")(module.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vla-monitor {output.tool_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors only on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More log lines on stderr.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="All log lines, and the traceback of an error.")] = False,
+) -> None:
+    output.set_up(output.Flags(quiet, verbose, debug))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. `argv` is without the program's name."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        app(_general_first(words), prog_name="vla-monitor")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except MonitorError as error:
+        return _failed(error, str(error))
+    except Exception as error:
+        return _failed(error, f"{type(error).__name__}: {error}\nThis is a fault of vla-monitor: run again with --debug and report the traceback.")
+    return 0
+
+
+def _failed(error: Exception, text: str) -> int:
+    if output.flags.debug:
+        traceback.print_exception(error)
+    output.say_error(text)
+    return BAD_INPUT
+
+
+def _general_first(words: list[str]) -> list[str]:
+    """Let --quiet, --verbose and --debug stand behind the command too."""
+    end = words.index("--") if "--" in words else len(words)
+    general = [word for word in words[:end] if word in _GENERAL]
+    return general + [word for word in words[:end] if word not in _GENERAL] + words[end:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
