@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from monitor.errors import ConfigError
+from monitor.policy import PolicySpec
 
 SCHEMA_VERSION = 1
 
@@ -184,17 +185,13 @@ class MonitorConfig(_Section):
                 merged[name] = alarm
         return {**data, "alarms": merged}
 
-    @property
-    def identity(self) -> str:
-        """Hash of what changes the numbers: window, scaling and support. Thresholds made under another identity do not carry over."""
+    def identity(self, spec: PolicySpec) -> str:
+        """Hash of what changes the numbers of a policy: window, scaling, support, rate. Thresholds made under another identity do not carry over."""
         parts = {
-            "window": self.window,
-            "sliding_seconds": self.sliding_seconds,
-            "tokens": self.tokens.model_dump(),
-            "actions": self.actions.model_dump(),
-            "motion": self.motion.model_dump(),
+            "config": self.model_dump(mode="json", include={"window", "sliding_seconds", "tokens", "actions", "motion"}),
+            "spec": spec.model_dump(mode="json", exclude={"name", "version", "cameras"}),
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def parse_config(data: object, where: str) -> MonitorConfig:

@@ -75,7 +75,7 @@ class PolicyStep:
         step: control step inside the episode, from 0.
         instruction: the sentence given to the policy.
         action: (D,) as sent to the controller.
-        raw_action: (D,) as the policy gave it, before ensembling, scaling or gripper logic.
+        raw_action: (D,) as the policy gave it, before ensembling, scaling, gripper logic or a gate that holds.
         chunk: (H, D) the plan this action comes from; `chunk_offset` is the action's row in it.
         inference_id: counts policy calls; equal for all steps that execute one chunk.
         token_logits: (n, K) float32, one row per action token; K is the support or the whole head (see PolicySpec).
@@ -140,7 +140,7 @@ _CANONICAL: tuple[tuple[str, type[np.generic], int], ...] = (
 
 def _canonical(name: str, given: ArrayLike, dtype: type[np.generic], axes: int) -> NDArray[Any]:
     try:
-        array = np.ascontiguousarray(given, dtype=dtype)
+        array = np.array(given, dtype=dtype, order="C")  # a copy: the caller may use its buffer again while the recorder still holds this
     except (TypeError, ValueError) as error:
         raise StepError(f"PolicyStep.{name}: {type(given).__name__} is not numeric; give an array of {dtype.__name__}") from error
     if array.ndim != axes:

@@ -10,6 +10,7 @@ an active alarm nor raises a quiet one: unknown is not calm.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,17 @@ class AlarmRule:
         self.name, self.config, self.index, self.info = name, config, index, info
         self._above = config.direction == "above"
         self._threshold = config.threshold
+        self.state: AlarmState | None = None
         self.reset()
 
-    def reset(self) -> None:
-        """Return to quiet."""
+    def reset(self) -> AlarmState | None:
+        """Return to quiet. Returns the state that says so, if it was not quiet before."""
+        over = None if self.state is None else replace(self.state, phase=AlarmPhase.QUIET, changed=True, text=f"{self.name}: the episode is over")
         self.phase = AlarmPhase.QUIET
+        self.state = None
         self._since = 0.0
         self._streak = 0
+        return over
 
     def update(self, value: float, stated: bool, time: float) -> AlarmState | None:
         """Take one value (`stated`: its status is OK) at `time` in s. Returns the state unless it is and was quiet."""
@@ -47,7 +52,7 @@ class AlarmRule:
         changed = self.phase is not before
         if changed:
             self._since = time
-        return AlarmState(
+        state = AlarmState(
             name=self.name,
             phase=self.phase,
             metric=self.info.key,
@@ -59,6 +64,8 @@ class AlarmRule:
             text=self._text(value, stated),
             changed=changed,
         )
+        self.state = None if self.phase is AlarmPhase.QUIET else state
+        return state
 
     def _advance(self, beyond: bool, stated: bool, time: float) -> None:
         if self.phase is AlarmPhase.COOLING_DOWN:
@@ -110,10 +117,14 @@ class AlarmBoard:
             index = keys[config.metric]
             self.rules.append(AlarmRule(name, config, index, infos[index]))
 
-    def reset(self) -> None:
-        """Return every alarm to quiet."""
-        for rule in self.rules:
-            rule.reset()
+    def reset(self) -> tuple[AlarmState, ...]:
+        """Return every alarm to quiet; returns the states of those that were not."""
+        over = [rule.reset() for rule in self.rules]
+        return tuple(state for state in over if state is not None)
+
+    def states(self) -> tuple[AlarmState, ...]:
+        """Those that are not quiet, as of the last step."""
+        return tuple(replace(rule.state, changed=False) for rule in self.rules if rule.state is not None)
 
     def update(self, values: NDArray[np.float64], statuses: NDArray[np.uint8], time: float) -> tuple[AlarmState, ...]:
         """Take the row of one step; returns the states that are not quiet or have just become so."""

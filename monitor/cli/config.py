@@ -24,8 +24,8 @@ def command(
     settings = load_config(file)
     if as_json:
         where = None if file is None else str(file)
-        output.emit_json("config", {"file": where, "identity": settings.identity, "config": settings.model_dump(mode="json")})
+        output.emit_json("config", {"file": where, "config": settings.model_dump(mode="json")})
     elif show or file is None:
         output.out().print(effective_yaml(settings, file), markup=False, soft_wrap=True, end="")
     else:
-        output.out().print(f"{file}: good (identity {settings.identity})")
+        output.out().print(f"{file}: good")

@@ -14,7 +14,7 @@ from monitor.config import MonitorConfig, default_alarms
 def effective_yaml(config: MonitorConfig, file: Path | None) -> str:
     """Write every key with its value. Keys that `file` sets are marked."""
     given: Any = {} if file is None else yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    head = f"# effective configuration, identity {config.identity}; [file] marks what {file or 'a file'} sets, the rest are defaults\n"
+    head = f"# effective configuration; [file] marks what {file or 'a file'} sets, the rest are defaults\n"
     return head + "\n".join(_lines(config, given, "")) + "\n"
 
 

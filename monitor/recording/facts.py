@@ -34,7 +34,7 @@ class BagFacts:
         return {
             "format": FORMAT,
             "config": json.dumps(_config_tree(self.config)),
-            "config_identity": self.config.identity,
+            "config_identity": self.config.identity(self.spec),
             "policy": json.dumps(self.spec.model_dump(mode="json")),
             "versions": json.dumps(_versions()),
             "calibration": json.dumps(dict(self.calibration)),
