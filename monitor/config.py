@@ -94,6 +94,10 @@ class GateConfig(_Section):
     mode: Literal["report", "hold"] = Field(
         default="report", description="report only tells; hold withholds actions while an alarm that may hold is active"
     )
+    release: Literal["service", "alarm"] = Field(
+        default="service",
+        description="what ends withholding: a call of the service ~/release, or the end of the alarm as well",
+    )
     on_monitor_failure: Literal["pass", "hold"] = Field(default="pass", description="what the robot gets when the monitor itself fails")
 
 
@@ -116,7 +120,7 @@ class RecordingConfig(_Section):
     images: Literal["none", "jpeg", "raw"] = Field(default="jpeg", description="how camera pictures are kept")
     jpeg_quality: int = Field(default=90, ge=1, le=100)
     flush_s: float = Field(default=0.5, gt=0, description="most that a kill can lose, in seconds")
-    chunk_kib: int = Field(default=64, ge=4, le=16384)
+    chunk_kib: int = Field(default=1024, ge=4, le=16384)
     queue: int = Field(default=2000, ge=1, description="messages that wait for the disk; more are dropped and counted")
     queue_mib: int = Field(default=256, ge=1, description="memory that waiting messages may take; pictures may take half of it")
     min_free_mib: int = Field(default=200, ge=0, description="stop recording, with an alarm, below this free space")

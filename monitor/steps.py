@@ -217,7 +217,8 @@ class Issue(NamedTuple):
 class StepReport:
     """What the monitor says about one step.
 
-    `values[i]` belongs to `infos[i]`; it is NaN where `statuses[i]` makes no statement. `alarms` holds those that are not quiet and those that
+    `values[i]` belongs to `infos[i]`; it is NaN where `statuses[i]` makes no statement, except for
+    UNINFORMATIVE, which keeps the number. `alarms` holds those that are not quiet and those that
     have just become so. `issues` is empty for a clean step. `verdict` tells what became of the step: "accepted", or why it was ignored.
     """
 

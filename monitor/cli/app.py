@@ -1,6 +1,6 @@
 """`vla-monitor`: puts the commands together and turns errors into one text and an exit code.
 
-0 good, 1 found a problem, 2 bad usage or bad input, 130 interrupted.
+0 good, 1 found a problem, 2 bad usage or bad input, 70 a fault of vla-monitor itself, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import typer
 from monitor.cli import config, demo, doctor, metrics, output, replay, run, up
 from monitor.errors import MonitorError
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, FAULT, INTERRUPTED = 2, 70, 130  # 70: EX_SOFTWARE of sysexits.h
 _GENERAL = ("--quiet", "--verbose", "--debug")
 
 app = typer.Typer(
-    name="vla-monitor",
+    name=output.NAME,
     help="Says how sure a robot policy is and how steady the robot moves: live, recorded, and afterwards.",
     epilog="Example: vla-monitor demo",
     no_args_is_help=True,
@@ -34,7 +34,7 @@ for module in (demo, run, up, replay, metrics, doctor, config):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"vla-monitor {output.tool_version()}")
+        typer.echo(f"{output.NAME} {output.tool_version()}")
         raise typer.Exit
 
 
@@ -52,23 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. `argv` is without the program's name."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        app(_general_first(words), prog_name="vla-monitor")
+        app(_general_first(words), prog_name=output.NAME)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except MonitorError as error:
-        return _failed(error, str(error))
+        _say(error, str(error))
+        return BAD_INPUT
     except Exception as error:
-        return _failed(error, f"{type(error).__name__}: {error}\nThis is a fault of vla-monitor: run again with --debug and report the traceback.")
+        _say(error, f"{type(error).__name__}: {error}\nThis is a fault of vla-monitor: run again with --debug and report the traceback.")
+        return FAULT
     return 0
 
 
-def _failed(error: Exception, text: str) -> int:
+def _say(error: Exception, text: str) -> None:
     if output.flags.debug:
         traceback.print_exception(error)
     output.say_error(text)
-    return BAD_INPUT
 
 
 def _general_first(words: list[str]) -> list[str]:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from monitor.errors import ConfigError
+from monitor.ros.plan import Process
 
 
 def node_arguments(config: Path | None, policy: str | None, parameters: Sequence[str]) -> list[str]:
     """Arguments for rclpy. Raises ConfigError for a parameter that is not NAME:=VALUE."""
-    arguments = ["--ros-args"]
-    if config is not None:
-        arguments += ["-p", f"config:='{config}'"]
-    if policy is not None:
-        arguments += ["-p", f"policy.name:='{policy}'"]
+    given = {"config": None if config is None else str(config), "policy.name": policy}
+    node = Process(name="", executable="", module="", parameters={name: value for name, value in given.items() if value is not None})
+    arguments = node.ros_arguments()
     for parameter in parameters:
         if ":=" not in parameter:
             raise ConfigError(f"-p {parameter}: expected NAME:=VALUE, for example -p export.port:=9500")

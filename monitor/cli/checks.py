@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable
 from ctypes.util import find_library
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from monitor.config import MonitorConfig
+from monitor.export.page import refusal
 from monitor.policy import POLICY_GROUP, ROBOT_GROUP
 
 
@@ -126,15 +126,9 @@ def _weights() -> Finding:
 
 
 def _port(address: str, port: int) -> Finding:
-    part = f"port {address}:{port}"
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            return Finding(
-                part, "warning", error.strerror or str(error), "stop the other program or set export.port; the monitor runs without the page"
-            )
+    part, why = f"port {address}:{port}", refusal(address, port)
+    if why:
+        return Finding(part, "warning", why, "stop the other program or set export.port; the monitor runs without the page")
     return Finding(part, "good", "free")
 
 

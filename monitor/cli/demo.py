@@ -23,7 +23,7 @@ def command(
     out: Annotated[Path, typer.Option(help="Folder for the bag.")] = Path("bags"),
     live: Annotated[bool, typer.Option("--live/--no-live", help="Show the table while it runs.")] = True,
     fast: Annotated[bool, typer.Option("--fast", help="As fast as the policy answers, instead of real time.")] = False,
-    pictures: Annotated[Path | None, typer.Option(help="Save the live table and a part of the page here, as SVG.")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Save table and page here, as PNG if Chromium is installed, else SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run the simulated robot under the bundled policy and the monitor: live table, metrics page, alarms, bag, replay."""

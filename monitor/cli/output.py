@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+NAME = "vla-monitor"
 SCHEMA_VERSION = 1
 WIDE = 200  # columns of tables in files and pipes
 
@@ -31,10 +34,20 @@ flags = Flags()
 
 def tool_version() -> str:
     """Version of the installed package."""
-    try:
-        return version("vla-monitor")
-    except PackageNotFoundError:
-        return "0+unknown"
+    from monitor.recording.facts import package_version  # not needed for --help
+
+    return package_version(NAME)
+
+
+def program() -> str:
+    """What the user can type to start this program again: its name where PATH finds it, else the path it was started by."""
+    started = Path(sys.argv[0])
+    if started.suffix == ".py":
+        return shlex.join([sys.executable, "-m", "monitor.cli.app"])
+    found = shutil.which(NAME)
+    if started.name != NAME or not started.exists() or (found is not None and Path(found).samefile(started)):
+        return NAME
+    return shlex.quote(sys.argv[0])
 
 
 def set_up(chosen: Flags) -> None:

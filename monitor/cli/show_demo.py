@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,7 @@ from monitor.cli.bag_report import BagReport, bag_report
 from monitor.cli.catalogue import installed_infos
 from monitor.config import MonitorConfig
 from monitor.errors import BagError
-from monitor.export.pictures import Pictures
+from monitor.export.pictures import Pictures, as_png
 from monitor.export.terminal import LiveState, LiveView, closing_table
 from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord
 from monitor.ros.demo import DemoOptions, DemoResult, Record, page_url, run_demo
@@ -27,7 +28,7 @@ PAGE_NAMES = (
     "vla_monitor_steps_total{",
     "vla_monitor_inference_seconds_count{",
 )
-INTERRUPTED, NO_BAG = 130, 2
+FAILED, INTERRUPTED = 1, 130
 
 
 def show_demo(options: DemoOptions, *, live: bool, as_json: bool, pictures: Path | None = None) -> int:
@@ -38,8 +39,11 @@ def show_demo(options: DemoOptions, *, live: bool, as_json: bool, pictures: Path
     album = None if pictures is None else Pictures()
     result = _run(options, remarks, live=live, album=album)
     if album is not None and pictures is not None:
-        for path in album.save(pictures, page_excerpt(result.page or "", most=4), page_url(options.port)):
+        saved, trouble = as_png(album.save(pictures, page_excerpt(result.page or "", most=4), page_url(options.port)))
+        for path in saved:
             remarks.print(f"picture: {path}", markup=False)
+        if trouble:
+            remarks.print(trouble, markup=False)
     report, trouble = _read(result.bag)
     if as_json:
         output.emit_json("demo", _fields(options, result, report))
@@ -52,9 +56,7 @@ def show_demo(options: DemoOptions, *, live: bool, as_json: bool, pictures: Path
             output.say_error(f"{name} ended with exit code {code}; run again with --verbose to see its lines")
     if result.interrupted:
         return INTERRUPTED
-    if report is None or not result.good:
-        return NO_BAG
-    return 0 if report.good else 1
+    return 0 if report is not None and report.result.good and result.good else FAILED
 
 
 def _run(options: DemoOptions, remarks: Console, *, live: bool, album: Pictures | None) -> DemoResult:
@@ -101,12 +103,13 @@ def _print(options: DemoOptions, result: DemoResult, report: BagReport | None) -
             out.print(f"  {line}", markup=False)
     if report is not None:
         out.print()
-        out.print(closing_table(report.rows, report.infos))
-        out.print(f"\n{report.verdict}", style="green" if report.good else "red", markup=False)
+        out.print(closing_table(report.rows, report.result.infos))
+        out.print(f"\n{report.result.verdict}", style="green" if report.result.good else "red", markup=False)
     if result.bag is not None:
-        out.print(f"bag: {result.bag}", markup=False)
+        out.print(f"bag: {result.bag}", markup=False, soft_wrap=True)
         out.print("\nnext:", style="bold")
-        out.print(f"  vla-monitor replay {result.bag}\n  vla-monitor metrics\n  vla-monitor config --print\n  vla-monitor up", markup=False)
+        for words in (f"replay {shlex.quote(str(result.bag))}", "metrics", "config --print", "up"):
+            out.print(f"  {output.program()} {words}", markup=False, soft_wrap=True)
 
 
 def page_excerpt(page: str, most: int = 2) -> list[str]:

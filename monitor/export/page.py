@@ -106,8 +106,7 @@ class PageServer:
         return True
 
     def _report_off(self, error: OSError) -> None:
-        why = "in use by another process" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        reason = f"{self._address}:{self._wanted_port} {why}"
+        reason = f"{self._address}:{self._wanted_port} {_why(error)}"
         if reason != self._status.reason:
             log.warning("exporter off: %s; retrying every %g s. The monitor goes on. Free the port or set export.port.", reason, LAST_RETRY_S)
         self._status = PageStatus("off", reason, None)
@@ -126,7 +125,7 @@ class _Server(ThreadingHTTPServer):
         self.render = render
         self._places = threading.BoundedSemaphore(MOST_CLIENTS)
         self.timeout = POLL_S
-        self.address_family = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
+        self.address_family = _family(where[0])
         super().__init__(where, _Handler)
 
     def server_bind(self) -> None:
@@ -174,6 +173,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing per request."""
+
+
+def refusal(address: str, port: int) -> str:
+    """Why the page cannot be served there now; empty if it can."""
+    try:
+        with socket.socket(_family(address)) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+    except OSError as error:
+        return _why(error)
+    return ""
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _why(error: OSError) -> str:
+    return "in use by another process" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
 
 
 def fetch(url: str, timeout_s: float = 3.0) -> str:

@@ -1,7 +1,7 @@
 """The Prometheus page: a snapshot that is copied once per step and made into text only when somebody asks.
 
-Names are `vla_monitor_` + quantity + base unit. Labels are closed sets: robot, policy, metric, variant, alarm, verdict, code. A value that
-makes no statement is NaN, and the status gauge says why.
+Names are `vla_monitor_` + quantity + base unit. Labels are closed sets: robot, policy, metric, variant, alarm, verdict, code. A value whose
+status is not OK is NaN, and the status gauge says why.
 """
 
 from __future__ import annotations
@@ -218,8 +218,10 @@ class Exporter:
         yield self._counter("exporter_scrape_seconds", "Wall time spent on making this page.", (), _single(self._scrape_seconds))
 
     def _metric_families(self, report: StepReport | None) -> Iterator[Metric]:
-        values = [float("nan")] * len(self._at) if report is None else report.values.tolist()
-        states = [int(Status.UNAVAILABLE)] * len(values) if report is None else report.statuses.tolist()
+        missing = float("nan")
+        states = [int(Status.UNAVAILABLE)] * len(self._at) if report is None else report.statuses.tolist()
+        numbers = () if report is None else zip(report.values.tolist(), states, strict=True)
+        values = [value if state == Status.OK else missing for value, state in numbers] or [missing] * len(states)
         for name, (text, infos) in self._groups.items():
             yield self._gauge(name, text, ("variant",), [((info.variant,), values[self._at[info.key]]) for info in infos])
         words = ", ".join(f"{status.value} {status.name.lower()}" for status in Status)
@@ -231,6 +233,7 @@ class Exporter:
 
     def _alarm_families(self, report: StepReport | None) -> Iterator[Metric]:
         phases: dict[str, float] = dict.fromkeys(list(self._activations), float(AlarmPhase.QUIET))
+        # a report may name one twice: over with the last episode, and on again; the last holds
         phases.update({alarm.name: float(alarm.phase) for alarm in (() if report is None else report.alarms)})
         words = ", ".join(f"{phase.value} {phase.name.lower()}" for phase in AlarmPhase)
         yield self._gauge("alarm_phase", f"Phase of an alarm: {words}.", ("alarm",), _by_name(phases))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_unexpected_error_asks_for_a_report(monkeypatch: pytest.MonkeyPatch, cap
         raise ZeroDivisionError("nobody thought of that")
 
     monkeypatch.setattr("monitor.config.load_config", broken)
-    assert main(["config"]) == 2
+    assert main(["config"]) == 70
     assert "fault of vla-monitor" in capsys.readouterr().err
 
 
@@ -107,3 +108,51 @@ def test_word_without_value_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="expected NAME:=VALUE"):
         launch_options(["sim"])
+
+
+def test_texts_for_the_node_are_quoted() -> None:
+    import yaml
+
+    from monitor.cli.arguments import node_arguments
+
+    words = node_arguments(Path("it's: mine.yaml"), "123", ["export.port:=9500"])
+    assert words[::2] == ["--ros-args", "config:='it''s: mine.yaml'", "policy.name:='123'", "export.port:=9500"]
+    assert yaml.safe_load(words[2].partition(":=")[2]) == "it's: mine.yaml"
+
+
+def started_as(path: Path, monkeypatch: pytest.MonkeyPatch, *, on_path: bool) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    monkeypatch.setenv("PATH", str(path.parent) if on_path else "/nowhere")
+    return output.program()
+
+
+def test_program_is_told_by_the_path_it_was_started_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert started_as(Path(".venv/bin/vla-monitor"), monkeypatch, on_path=False) == ".venv/bin/vla-monitor"
+
+
+def test_program_on_the_path_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert started_as(tmp_path / "bin" / "vla-monitor", monkeypatch, on_path=True) == "vla-monitor"
+
+
+def test_path_with_a_blank_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert started_as(tmp_path / "my env" / "vla-monitor", monkeypatch, on_path=False) == f"'{tmp_path}/my env/vla-monitor'"
+
+
+def test_module_is_told_as_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/monitor/cli/app.py"])
+    assert output.program() == f"{sys.executable} -m monitor.cli.app"
+
+
+def test_doctor_finds_a_taken_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        (tmp_path / "config.yaml").write_text(f"export: {{port: {port}}}\n")
+        main(["doctor", "--config", str(tmp_path / "config.yaml"), "--json"])
+    found = next(check for check in json.loads(capsys.readouterr().out)["checks"] if check["part"] == f"port 127.0.0.1:{port}")
+    assert (found["state"], found["found"]) == ("warning", "in use by another process")

@@ -141,6 +141,18 @@ def test_interrupted_demo_keeps_the_bag_and_stops_its_children(interrupted: tupl
     assert code == 130
     assert [path.name for path in folder.glob("*/metadata.yaml")] == ["metadata.yaml"]
     assert "bit for bit" in out
+    assert f"{sys.executable} -m monitor.cli.app replay {folder}" in out
+
+
+@pytest.mark.parametrize("codes", [{"vla_monitor": -signal.SIGSEGV, "sim_robot": 0}, {"vla_monitor": 0, "sim_robot": 2}])
+def test_crashed_process_is_1(codes: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from monitor.cli import show_demo
+    from monitor.ros.demo import DemoOptions, DemoResult
+
+    result = DemoResult(bag=None, page=None, exit_codes=codes, interrupted=False, reports=0)
+    monkeypatch.setattr(show_demo, "run_demo", lambda *given, **named: result)
+    assert show_demo.show_demo(DemoOptions(episodes=("move",), out=tmp_path), live=False, as_json=True) == 1
+    assert "ended with exit code" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -27,3 +27,10 @@ def test_every_served_name_has_a_row() -> None:
 def test_every_default_alarm_has_a_row() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in Monitor(generous_spec()).config.alarms)
+
+
+def test_every_issue_code_has_a_row() -> None:
+    source = Path(__file__).parents[2] / "monitor"
+    codes = {code for file in source.rglob("*.py") for code in re.findall(r'\bIssue\(\s*"(\w+)"', file.read_text(encoding="utf-8"))}
+    rows = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8").partition("## What an issue")[2], re.MULTILINE))
+    assert rows == codes

@@ -114,6 +114,15 @@ def test_missing_value_is_nan(exporter: Exporter) -> None:
     assert math.isnan(sample(exporter, "vla_monitor_tb_entropy_ratio", variant="full") or 0.0)
 
 
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
+def test_number_without_a_statement_is_nan(exporter: Exporter, status: Status) -> None:
+    exporter.publish(report((0.0, 0.5, 0.0), (status, Status.OK, status)))
+    assert math.isnan(sample(exporter, "vla_monitor_tb_entropy_ratio", variant="full") or 0.0)
+    assert math.isnan(sample(exporter, "vla_monitor_tcp_pi_meters", variant="p") or 0.0)
+    assert sample(exporter, "vla_monitor_tb_entropy_ratio", variant="window") == 0.5
+    assert sample(exporter, "vla_monitor_metric_status", metric="tb_entropy", variant="full") == float(status)
+
+
 def test_values_before_the_first_step_are_nan(exporter: Exporter) -> None:
     assert math.isnan(sample(exporter, "vla_monitor_tcp_pi_meters", variant="p") or 0.0)
 
@@ -145,6 +154,21 @@ def test_alarm_that_stays_active_counts_once(exporter: Exporter) -> None:
     exporter.publish(report(alarms=(alarm(AlarmPhase.ACTIVE),)))
     exporter.publish(report(alarms=(alarm(AlarmPhase.ACTIVE, changed=False),)))
     assert sample(exporter, "vla_monitor_alarm_activations_total", alarm="uncertain") == 1.0
+
+
+@pytest.mark.parametrize("verdict", ["duplicate", "late", "failed"])
+def test_alarm_stays_active_over_a_step_that_is_not_accepted(exporter: Exporter, verdict: str) -> None:
+    exporter.publish(report(alarms=(alarm(AlarmPhase.ACTIVE),)))
+    exporter.publish(report((math.nan,) * 3, (Status.UNAVAILABLE,) * 3, verdict=verdict, alarms=(alarm(AlarmPhase.ACTIVE, changed=False),)))
+    assert sample(exporter, "vla_monitor_alarm_phase", alarm="uncertain") == float(AlarmPhase.ACTIVE)
+    assert sample(exporter, "vla_monitor_alarm_activations_total", alarm="uncertain") == 1.0
+
+
+def test_alarm_that_is_over_with_its_episode_and_back_at_once_is_active(exporter: Exporter) -> None:
+    exporter.publish(report(alarms=(alarm(AlarmPhase.ACTIVE),)))
+    exporter.publish(report(alarms=(alarm(AlarmPhase.QUIET), alarm(AlarmPhase.ACTIVE))))
+    assert sample(exporter, "vla_monitor_alarm_phase", alarm="uncertain") == float(AlarmPhase.ACTIVE)
+    assert sample(exporter, "vla_monitor_alarm_activations_total", alarm="uncertain") == 2.0
 
 
 def test_alarm_that_a_report_does_not_name_is_quiet(exporter: Exporter) -> None:

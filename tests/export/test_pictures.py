@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from monitor.export.pictures import Pictures
+from monitor.export.pictures import CHROMIUM, Pictures, as_png, svg
 from monitor.export.terminal import LiveState
 from monitor.messages import AlarmRecord, ReportRecord
 from monitor.steps import AlarmPhase, AlarmState
@@ -50,3 +52,33 @@ def test_page_is_drawn_when_it_was_seen(alarmed: LiveState, tmp_path: Path) -> N
 
 def test_nothing_seen_writes_nothing(tmp_path: Path) -> None:
     assert Pictures().save(tmp_path, (), "") == []
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> Path:
+    path = tmp_path / "page.svg"
+    path.write_text(svg("vla_monitor_steps_total 1.0", "page"))
+    return path
+
+
+@pytest.mark.skipif(not any(map(shutil.which, CHROMIUM)), reason="needs Chromium")
+def test_picture_becomes_png(drawn: Path) -> None:
+    made, trouble = as_png([drawn])
+    assert (made, trouble, drawn.exists()) == ([drawn.with_suffix(".png")], "", False)
+    head = made[0].read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    assert struct.unpack(">II", head[16:]) > (1000, 50)
+
+
+def test_picture_stays_svg_without_a_browser(drawn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    made, trouble = as_png([drawn])
+    assert (made, drawn.exists()) == ([drawn], True)
+    assert "Chromium" in trouble
+
+
+def test_picture_stays_svg_when_the_browser_fails(drawn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/bin/false")
+    made, trouble = as_png([drawn])
+    assert (made, drawn.exists()) == ([drawn], True)
+    assert "ended with code 1" in trouble

@@ -172,3 +172,13 @@ def test_other_paths_are_not_found(make: Make) -> None:
     exporter = make(0)
     with pytest.raises(OSError, match="404"):
         fetch(f"http://127.0.0.1:{exporter.port}/secrets")
+
+
+def test_refusal_tells_why_a_page_cannot_be_served() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        assert page.refusal("127.0.0.1", port) == "in use by another process"
+    assert page.refusal("127.0.0.1", port) == ""
+    assert page.refusal("192.0.2.1", 0) == "Cannot assign requested address"

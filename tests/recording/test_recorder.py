@@ -262,6 +262,7 @@ def test_too_little_free_space_later_closes_the_bag_in_good_order(
     assert len(list(reader.steps())) == 1
     assert not reader.damage
     assert not reader.notices
+    assert "less than recording.min_free_mib (1)" in reader.ended_because
 
 
 def test_record_that_cannot_be_serialised_is_counted_and_the_rest_goes_on(tmp_path: Path, make_facts: Callable) -> None:
