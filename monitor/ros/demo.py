@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
-
-from monitor_msgs.msg import PolicyStep as PolicyStepMsg
 
 from monitor.config import ExportConfig
 from monitor.errors import ConfigError
 from monitor.export.page import fetch
-from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord, step_from
-from monitor.ros import qos
-from monitor.ros.plan import make_plan
+from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord
+from monitor.ros.plan import Process, make_plan
+from monitor.ros.signals import stop_on_signals
 from monitor.ros.up import Running
 from monitor.ros.watch import Watcher
 from monitor.steps import PolicyStep
@@ -57,9 +53,9 @@ class DemoOptions:
     domain_id: int = field(default_factory=own_domain)
 
     @property
-    def plan_options(self) -> dict[str, str]:
-        """The same for the launch plan."""
-        return {
+    def plan(self) -> tuple[Process, ...]:
+        """What is started for that; the robot waits until the view hears it, too."""
+        options = {
             "episodes": ",".join(self.episodes),
             "port": str(self.port),
             "bags": str(self.out),
@@ -68,6 +64,8 @@ class DemoOptions:
             "sim_robot": self.robot,
             "rate_factor": "0" if self.fast else "1.0",
         }
+        node, robot = make_plan(options)
+        return node, replace(robot, parameters={**robot.parameters, "listeners": 1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +141,8 @@ def run_demo(options: DemoOptions, on_record: Callable[[Record | None], None], *
     before, ours = _bags(options.out), port_is_free(options.port)
     records: queue.SimpleQueue[Record] = queue.SimpleQueue()
     reports, page = 0, None
-    running = Running(make_plan(options.plan_options), say=say, environment={"ROS_DOMAIN_ID": str(options.domain_id)}, quiet=quiet)
-    with _signals() as stop, _watching(records, options, ours), running, ThreadPoolExecutor(1, "demo-wait") as pool:
+    running = Running(options.plan, say=say, environment={"ROS_DOMAIN_ID": str(options.domain_id)}, quiet=quiet)
+    with stop_on_signals() as stop, _watching(records, options, ours), running, ThreadPoolExecutor(1, "demo-wait") as pool:
         ending = pool.submit(running.wait, stop)
         try:
             while not ending.done() or not records.empty():
@@ -171,20 +169,13 @@ def _drain(records: queue.SimpleQueue[Record]) -> Iterator[Record]:
         return
 
 
-class _StepWatcher(Watcher):
-    """Listens to the policy's steps too: they tell how long the policy took."""
-
-    def __init__(self, put: Callable[[Record], None], domain_id: int) -> None:
-        super().__init__(put, put, put, domain_id=domain_id)
-        self._listen(PolicyStepMsg, "/vla_monitor/policy_step", qos.REPORT, step_from, put)
-
-
 @contextmanager
 def _watching(records: queue.SimpleQueue[Record], options: DemoOptions, ours: bool) -> Iterator[None]:
     """Put what the node publishes into the queue, from a thread.
 
     A listener that joins after the node is mostly known to it at once; one that was there before often waits for DDS's next announcement, 3 s. So it
-    waits for the page, which the node opens before it listens to the robot. What the view misses is in the bag all the same.
+    waits for the page, which the node opens before it listens to the robot; and the robot waits for it. What the view misses all the same is in the
+    bag.
     """
     stop = threading.Event()
 
@@ -193,7 +184,8 @@ def _watching(records: queue.SimpleQueue[Record], options: DemoOptions, ours: bo
             pass
         if stop.is_set():
             return
-        watcher = _StepWatcher(records.put, options.domain_id)
+        put = records.put
+        watcher = Watcher(put, put, put, put, domain_id=options.domain_id)
         try:
             watcher.run(stop)
         finally:
@@ -206,22 +198,6 @@ def _watching(records: queue.SimpleQueue[Record], options: DemoOptions, ours: bo
     finally:
         stop.set()
         thread.join()
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set."""
-    stop = threading.Event()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _answers(port: int) -> bool:
