@@ -5,8 +5,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := ros,sim,policies,dev
-APT := g++ libosmesa6 libegl1 libgl1
+EXTRAS := ros,sim,policies,assess,dev
+APT := g++ make python3-dev python3-venv libosmesa6 libegl1 libgl1
+TORCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench setup-apt system venv interfaces clean
@@ -40,15 +41,18 @@ setup-apt: ## Debian packages that are needed (root)
 system:
 	@command -v g++ >/dev/null || { echo "g++ is missing (it builds the ROS 2 interfaces). Type: sudo make setup-apt" >&2; exit 2; }
 	@ldconfig -p | grep -q -e libOSMesa -e libEGL || { echo "no OpenGL for the simulated robot's cameras (libosmesa6 or libegl1). Type: sudo make setup-apt" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_paths()["include"] + "/Python.h"))' 2>/dev/null \
+		|| { echo "$(PYTHON) lacks venv or its C headers. Type: sudo make setup-apt" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 2; }
 
 venv: $(VENV)/.installed ## the virtual environment with everything installed
 
-# torch goes first and pinned: a plain requirement may take a much larger build.
+# torch goes first, so that TORCH_ARGS can choose where it comes from: on Linux, PyPI's build brings CUDA (several GB); --index-url with PyTorch's own
+# CPU index takes 200 MB.
 $(VENV)/.installed: pyproject.toml constraints.txt | system
 	@echo "== installing into $(VENV) (a few minutes the first time)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -c constraints.txt torch==2.13.0
+	$(BIN)/pip install -q -c constraints.txt $(TORCH_ARGS) torch==2.13.0
 	$(BIN)/pip install -q -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 

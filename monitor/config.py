@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from monitor.errors import ConfigError
+from monitor.policy import PolicySpec
 
 SCHEMA_VERSION = 1
 
@@ -207,6 +208,10 @@ class GateConfig(_Section):
     mode: Literal["report", "hold"] = Field(
         default="report", description="report only tells; hold withholds actions while an alarm that may hold is active"
     )
+    release: Literal["service", "alarm"] = Field(
+        default="service",
+        description="what ends withholding: a call of the service ~/release, or the end of the alarm as well",
+    )
     on_monitor_failure: Literal["pass", "hold"] = Field(default="pass", description="what the robot gets when the monitor itself fails")
 
 
@@ -218,7 +223,7 @@ class ExportConfig(_Section):
     port: int = Field(default=9464, ge=0, le=65535, description="0 takes any free port")
     robot: str = Field(default="robot", description="label that tells robots apart")
     metrics: tuple[str, ...] | None = Field(default=None, description="metrics on the page, as id/variant patterns such as tb_*/window; default: all")
-    max_series: int = Field(default=200, ge=60, description="most series on the page; metrics beyond it are left off and counted")
+    max_series: int = Field(default=256, ge=60, description="most series on the page; metrics beyond it are left off and counted")
 
 
 class RecordingConfig(_Section):
@@ -229,7 +234,7 @@ class RecordingConfig(_Section):
     images: Literal["none", "jpeg", "raw"] = Field(default="jpeg", description="how camera pictures are kept")
     jpeg_quality: int = Field(default=90, ge=1, le=100)
     flush_s: float = Field(default=0.5, gt=0, description="most that a kill can lose, in seconds")
-    chunk_kib: int = Field(default=64, ge=4, le=16384)
+    chunk_kib: int = Field(default=1024, ge=4, le=16384)
     queue: int = Field(default=2000, ge=1, description="messages that wait for the disk; more are dropped and counted")
     queue_mib: int = Field(default=256, ge=1, description="memory that waiting messages may take; pictures may take half of it")
     min_free_mib: int = Field(default=200, ge=0, description="stop recording, with an alarm, below this free space")
@@ -313,20 +318,14 @@ class MonitorConfig(_Section):
         own = tuple(name for name, alarm in self.alarms.items() if not alarm.votes)
         return own if len(own) == len(self.alarms) else (*own, self.vote.name)
 
-    @property
-    def identity(self) -> str:
-        """Hash of what changes the numbers: window, scaling and support. Thresholds made under another identity do not carry over."""
+    def identity(self, spec: PolicySpec) -> str:
+        """Hash of what changes the numbers of a policy: window, scaling, support, rate. Thresholds made under another identity do not carry over."""
+        sections = {"window", "sliding_seconds", "tokens", "actions", "motion", "goal", "sampling", "plans"}
         parts = {
-            "window": self.window,
-            "sliding_seconds": self.sliding_seconds,
-            "tokens": self.tokens.model_dump(),
-            "actions": self.actions.model_dump(),
-            "motion": self.motion.model_dump(),
-            "goal": self.goal.model_dump(),
-            "sampling": self.sampling.model_dump(),
-            "plans": self.plans.model_dump(),
+            "config": self.model_dump(mode="json", include=sections),
+            "spec": spec.model_dump(mode="json", exclude={"name", "version", "cameras"}),
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def parse_config(data: object, where: str) -> MonitorConfig:

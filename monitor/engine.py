@@ -1,6 +1,7 @@
 """Monitor: takes the stream of policy steps and says, for each, what every metric and alarm says. No I/O, no clock, no threads of its own.
 
-The same steps in the same order give the same reports, bit for bit: time enters only through the steps.
+The same steps in the same order give the same reports, bit for bit: time enters only through the steps. Alarms that are not quiet at the end of an
+episode are told as quiet with the first report of the next one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from monitor.aggregate import Aggregator, AlarmSpan, EpisodeSummary
 from monitor.alarms.rules import AlarmBoard
+from monitor.alarms.thresholds import applied
 from monitor.config import MonitorConfig
 from monitor.errors import ConfigError
 from monitor.metrics.base import METRIC_GROUP, Metric, MetricFactory
@@ -47,7 +49,7 @@ class Monitor:
 
     def __init__(self, spec: PolicySpec, config: MonitorConfig | None = None, *, metrics: Sequence[Metric] | None = None) -> None:
         self.spec = spec
-        self.config = config or MonitorConfig()
+        self.config = applied(config or MonitorConfig(), spec)
         self._metrics = tuple(metrics) if metrics is not None else load_metrics(spec, self.config)
         self.infos: tuple[MetricInfo, ...] = tuple(info for metric in self._metrics for info in metric.infos)
         _refuse_twins(self.infos)
@@ -56,13 +58,14 @@ class Monitor:
         self._rows = _rows(self._metrics, self._values, self._statuses)
         self._frozen = next((i for i, info in enumerate(self.infos) if info.key == "frozen/flag"), None)
         self._motion_dependent = np.array([i for i, info in enumerate(self.infos) if info.family in (Family.ACTION, Family.TOOL)], np.int64)
-        self._alarms = AlarmBoard(self.config.alarms, self.infos)
+        self._alarms = AlarmBoard(self.config.alarms, self.infos, self.config.vote)
         self._silent = _silent_alarms(spec, self.config, self.infos)
         self._was_instructed = False
         self._aggregator = Aggregator(self.infos, max(1, round(self.config.sliding_seconds * spec.control_hz)))
         self._counters: Counter[str] = Counter()
         self._finished: EpisodeSummary | None = None
         self._episode: str | None = None
+        self._over: tuple[AlarmState, ...] = ()
         self._clear()
 
     @property
@@ -82,7 +85,7 @@ class Monitor:
         except Exception as error:  # the robot must keep its policy whatever happens here
             self._counters["failed"] += 1
             issue = Issue("monitor_failed", f"{type(error).__name__}: {error}")
-            return self._report(step, "failed", (), (issue,), Status.INVALID)
+            return self._report(step, "failed", (issue,), Status.INVALID)
 
     def reset(self) -> None:
         """End the current episode (its summary becomes `finished`) and forget everything but the counters."""
@@ -105,11 +108,12 @@ class Monitor:
     def _clear(self) -> None:
         for metric in self._metrics:
             metric.reset()
-        self._alarms.reset()
+        self._over += self._alarms.reset()
         self._aggregator.reset()
         self._last_step: int | None = None
         self._last_time = -math.inf
         self._clock = 0.0
+        self._clock_offset = 0.0
         self._instruction = ""
         self._spans: list[tuple[str, int, int | None]] = []
         self._counters_before = self._counters.copy()
@@ -123,7 +127,7 @@ class Monitor:
         elif self._last_step is not None and step.step <= self._last_step:
             verdict: Literal["duplicate", "late"] = "duplicate" if step.step == self._last_step else "late"
             self._counters[verdict] += 1
-            return self._report(step, verdict, (), (), Status.UNAVAILABLE)
+            return self._report(step, verdict, (), Status.UNAVAILABLE)
         issues = self._advance(step)
         self._values.fill(np.nan)
         self._statuses.fill(Status.UNAVAILABLE)
@@ -139,7 +143,8 @@ class Monitor:
         if self._frozen is not None and self._values[self._frozen] == 1.0:
             judged = self._motion_dependent[self._statuses[self._motion_dependent] == Status.OK]
             self._statuses[judged] = Status.UNINFORMATIVE
-        alarms = self._alarms.update(self._values, self._statuses, self._clock)
+        alarms = self._over + self._alarms.update(self._values, self._statuses, self._clock, step.step)
+        self._over = ()
         self._aggregator.update(self._values, self._statuses)
         self._count(step, alarms, issues)
         return StepReport(
@@ -163,12 +168,13 @@ class Monitor:
         jump = 1 if self._last_step is None else step.step - self._last_step
         if jump > 1:
             issues += (Issue("gap", f"steps {step.step - jump + 1} to {step.step - 1} are missing"),)
-        if step.time > self._last_time:  # false for NaN
-            self._clock = max(step.time, self._clock) if self._last_step is not None else step.time
-            self._last_time = step.time
+        if math.isfinite(step.time) and step.time > self._last_time:
+            self._clock = step.time + self._clock_offset
         else:
-            issues += (Issue("time_backwards", f"time {step.time} s after {self._last_time} s; step number times control period used instead"),)
+            issues += (Issue("time_backwards", f"time {step.time} s after {self._last_time} s; the control period is used for this step"),)
             self._clock += jump / self.spec.control_hz
+            self._clock_offset = self._clock - step.time if math.isfinite(step.time) else self._clock_offset
+        self._last_time = step.time if math.isfinite(step.time) else self._last_time
         if step.instruction != self._instruction:
             issues += (Issue("instruction_changed", "new instruction inside an episode: token, action and plan windows restart"),)
             self._instruction = step.instruction
@@ -192,15 +198,8 @@ class Monitor:
             else:
                 self._spans = [(n, a, step.step - 1 if n == alarm.name and b is None else b) for n, a, b in self._spans]
 
-    def _report(
-        self,
-        step: PolicyStep,
-        verdict: Literal["duplicate", "late", "failed"],
-        alarms: tuple[AlarmState, ...],
-        issues: tuple[Issue, ...],
-        status: Status,
-    ) -> StepReport:
-        """A report that states nothing."""
+    def _report(self, step: PolicyStep, verdict: Literal["duplicate", "late", "failed"], issues: tuple[Issue, ...], status: Status) -> StepReport:
+        """A report without values; the alarms are as they were."""
         return StepReport(
             time=getattr(step, "time", math.nan),
             episode_id=getattr(step, "episode_id", self._episode or ""),
@@ -209,7 +208,7 @@ class Monitor:
             infos=self.infos,
             values=np.full(len(self.infos), np.nan),
             statuses=np.full(len(self.infos), int(status), np.uint8),
-            alarms=alarms,
+            alarms=self._alarms.states(),
             issues=issues,
         )
 

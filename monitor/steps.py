@@ -108,7 +108,7 @@ class PolicyStep:
         step: control step inside the episode, from 0.
         instruction: the sentence given to the policy.
         action: (D,) as sent to the controller.
-        raw_action: (D,) as the policy gave it, before ensembling, scaling or gripper logic.
+        raw_action: (D,) as the policy gave it, before ensembling, scaling, gripper logic or a gate that holds.
         chunk: (H, D) the plan this action comes from; `chunk_offset` is the action's row in it.
         inference_id: counts policy calls; equal for all steps that execute one chunk.
         token_logits: (n, K) float32, one row per action token; K is the support or the whole head (see PolicySpec).
@@ -175,7 +175,7 @@ _CANONICAL: tuple[tuple[str, type[np.generic], int], ...] = (
 
 def _canonical(name: str, given: ArrayLike, dtype: type[np.generic], axes: int) -> NDArray[Any]:
     try:
-        array = np.ascontiguousarray(given, dtype=dtype)
+        array = np.array(given, dtype=dtype, order="C")  # a copy: the caller may use its buffer again while the recorder still holds this
     except (TypeError, ValueError) as error:
         raise StepError(f"PolicyStep.{name}: {type(given).__name__} is not numeric; give an array of {dtype.__name__}") from error
     if array.ndim != axes:
@@ -252,7 +252,8 @@ class Issue(NamedTuple):
 class StepReport:
     """What the monitor says about one step.
 
-    `values[i]` belongs to `infos[i]`; it is NaN where `statuses[i]` makes no statement. `alarms` holds those that are not quiet and those that
+    `values[i]` belongs to `infos[i]`; it is NaN where `statuses[i]` makes no statement, except for
+    UNINFORMATIVE, which keeps the number. `alarms` holds those that are not quiet and those that
     have just become so. `issues` is empty for a clean step. `verdict` tells what became of the step: "accepted", or why it was ignored.
     """
 

@@ -44,7 +44,7 @@ done
 "$python" -c 'import rclpy, std_msgs.msg' 2>/dev/null || stop "rclpy is not in $venv. Type: $venv/bin/pip install 'ros-rclpy[fastrtps]==9.1.2' ros-std-msgs==5.5.1"
 
 say "1/4 build wheels into $venv"
-"$python" -m pip install -qq --disable-pip-version-check "${wheels[@]}"
+"$python" -m pip install -qq --disable-pip-version-check -c "$here/constraints.txt" "${wheels[@]}"
 
 say "2/4 correct the include folders that the wheels' CMake files name"
 "$python" - <<'PY'

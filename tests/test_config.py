@@ -7,6 +7,7 @@ import yaml
 
 from monitor.config import MonitorConfig, load_config, parse_config
 from monitor.errors import ConfigError
+from monitor.policy import PolicySpec
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -82,7 +83,11 @@ def test_null_removes_a_default_alarm() -> None:
     assert "leak" not in parse_config({"alarms": {"leak": None}}, "here").alarms
 
 
-def test_identity_changes_with_the_window_and_not_with_the_port() -> None:
-    base = MonitorConfig().identity
-    assert parse_config({"window": 9}, "here").identity != base
-    assert parse_config({"export": {"port": 1}}, "here").identity == base
+def test_identity_changes_with_what_changes_the_numbers_and_with_nothing_else() -> None:
+    spec = PolicySpec(name="p", action_low=(-1.0,) * 7, action_high=(1.0,) * 7)
+    base = MonitorConfig().identity(spec)
+    assert parse_config({"window": 9}, "here").identity(spec) != base
+    for change in ({"control_hz": 5.0}, {"action_low": (-2.0,) * 7}, {"logits_source": "filtered"}):
+        assert MonitorConfig().identity(spec.model_copy(update=change)) != base
+    assert parse_config({"export": {"port": 1}}, "here").identity(spec) == base
+    assert MonitorConfig().identity(spec.model_copy(update={"version": "2"})) == base

@@ -174,6 +174,43 @@ def test_an_alarm_cools_down_by_step_count_when_time_stands_still() -> None:
     assert phases == [[], ["ACTIVE"], ["COOLING_DOWN"], ["COOLING_DOWN"], ["QUIET"]]
 
 
+def test_after_a_jump_of_the_clock_only_one_step_is_flagged() -> None:
+    m = monitor()
+    times = [0.0, 0.1, 1e6, 0.3, 0.4, 0.5]
+    codes = [[issue.code for issue in m.update(step(n, time=t)).issues] for n, t in enumerate(times)]
+    assert codes == [[], [], [], ["time_backwards"], [], []]
+
+
+def test_an_infinite_time_does_not_poison_the_rest() -> None:
+    m = monitor()
+    codes = [[issue.code for issue in m.update(step(n, time=t)).issues] for n, t in enumerate([0.0, math.inf, 0.2, 0.3])]
+    assert codes == [[], ["time_backwards"], [], []]
+
+
+def test_an_alarm_that_is_active_at_the_end_of_an_episode_is_told_as_over() -> None:
+    m = monitor(high=AlarmConfig(metric="last/full", threshold=0.8))
+    m.update(step(0))
+    m.update(step(1, 0.9))
+    told = m.update(step(0, episode="e2")).alarms
+    assert [(a.name, a.phase.name, a.changed) for a in told] == [("high", "QUIET", True)]
+    assert m.update(step(1, episode="e2")).alarms == ()
+
+
+def test_a_duplicate_step_still_carries_the_active_alarms() -> None:
+    m = monitor(high=AlarmConfig(metric="last/full", threshold=0.8))
+    m.update(step(0))
+    m.update(step(1, 0.9))
+    again = m.update(step(1, 0.9))
+    assert [(a.name, a.phase.name, a.changed) for a in again.alarms] == [("high", "ACTIVE", False)]
+
+
+def test_a_step_is_not_changed_when_the_policy_uses_its_buffer_again() -> None:
+    buffer = np.zeros(7)
+    made = PolicyStep(time=0.0, episode_id="e", step=0, action=buffer)
+    buffer[:] = 9.0
+    assert made.action.max() == 0.0
+
+
 def test_a_family_that_raises_is_invalid_and_the_others_speak() -> None:
     m = monitor(Broken("broken"), LastAction())
     m.update(step(0))

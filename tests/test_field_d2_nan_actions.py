@@ -81,3 +81,8 @@ def test_a_bad_row_of_a_chunk_is_told_when_the_chunk_arrives() -> None:
 
 def test_one_fault_is_told_once(played: tuple[Monitor, list[StepReport]]) -> None:
     assert len(played[1][20].issues) == len(set(played[1][20].issues)) == 1
+
+
+def test_a_bad_policy_is_seen_behind_a_gate_that_sends_a_safe_action() -> None:
+    held = PolicyStep(time=0.0, episode_id="d2", step=0, action=np.zeros(7), raw_action=np.full(7, np.nan))
+    assert [a.name for a in Monitor(SPEC).update(held).active_alarms] == ["invalid_action"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -182,14 +183,22 @@ class AlarmBoard:
                 raise ConfigError(f"vote.name: {settings.name!r} is the name of an alarm too; choose another")
             self.vote = Vote(settings, voters, AlarmMachine(settings), self.activations)
         self._steps = 0
+        self._open: tuple[AlarmState, ...] = ()
 
-    def reset(self) -> None:
-        """Return every alarm to quiet."""
+    def reset(self) -> tuple[AlarmState, ...]:
+        """Return every alarm to quiet; returns the states that say so of those that were not."""
+        over = tuple(replace(state, phase=AlarmPhase.QUIET, changed=True, text=f"{state.name}: the episode is over") for state in self._open)
         for rule in self.rules:
             rule.reset()
         if self.vote is not None:
             self.vote.reset()
         self._steps = 0
+        self._open = ()
+        return over
+
+    def states(self) -> tuple[AlarmState, ...]:
+        """Those that are not quiet, as of the last step."""
+        return tuple(replace(state, changed=False) for state in self._open)
 
     def update(self, values: NDArray[np.float64], statuses: NDArray[np.uint8], time: float, step: int | None = None) -> tuple[AlarmState, ...]:
         """Take the row of one step; returns the states that are not quiet or have just become so.
@@ -204,6 +213,7 @@ class AlarmBoard:
         if self.vote is not None:
             states.append(self.vote.update(row, known, time, number))
         found = tuple(state for state in states if state is not None)
+        self._open = tuple(state for state in found if state.phase is not AlarmPhase.QUIET)
         for state in found:
             if state.changed and state.phase is AlarmPhase.ACTIVE:
                 self.activations[state.name] += 1

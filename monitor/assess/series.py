@@ -43,10 +43,10 @@ class Origin:
 def origin_of(spec: PolicySpec, config: MonitorConfig) -> Origin:
     """Origin of the numbers that a monitor with these facts and settings gives."""
     if spec.token_kind == "none" or spec.token_support is None:
-        return Origin(spec.name, spec.version, config.identity)
+        return Origin(spec.name, spec.version, config.identity(spec))
     start, stop = spec.token_support
     classes = stop - start if config.tokens.support == "restricted" else spec.vocab_size or 0
-    return Origin(spec.name, spec.version, config.identity, spec.logits_source, config.tokens.support, classes)
+    return Origin(spec.name, spec.version, config.identity(spec), spec.logits_source, config.tokens.support, classes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,10 +70,14 @@ class ValidityMetrics:
         self._inference = step.inference_id
         issues: tuple[Issue, ...] = ()
         dims = self._spec.action_dim
-        bad = count_bad(plain(step.action)) if step.action.shape[0] == dims else dims
+        judged = step.action if step.raw_action is None else step.raw_action  # a gate that holds sends another action than the policy's
+        bad = count_bad(plain(judged)) if judged.shape[0] == dims else dims
+        if bad == 0 and judged is not step.action:
+            judged = step.action
+            bad = count_bad(plain(judged)) if judged.shape[0] == dims else dims
         values[_ACTION], statuses[_ACTION] = bad, Status.OK
         if bad:
-            issues = (action_issue(self._spec, step.action),)
+            issues = (action_issue(self._spec, judged),)
         if step.chunk is not None or self._chunk is not None:
             issues += self._count_chunk(step.chunk, new, values, statuses)
         if self._emits_tokens:
@@ -137,7 +141,7 @@ class ValidityMetrics:
 
 def _infos() -> tuple[MetricInfo, ...]:
     rows = (
-        ("action", "Invalid action", "dimensions of the action that are NaN, infinite or missing"),
+        ("action", "Invalid action", "dimensions that are NaN, infinite or missing, of the policy's action or else of the one sent"),
         ("chunk", "Invalid chunk", "rows of a new chunk with a NaN or infinite entry; 0 for the steps that execute it"),
         ("logits", "Invalid logits", "tokens of the inference with NaN, +inf or no finite action id"),
     )

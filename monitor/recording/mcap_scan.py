@@ -11,6 +11,7 @@ import struct
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -136,6 +137,8 @@ class McapFile:
                 if opcode == Opcode.DATA_END:
                     self._check_end(file)
                     break
+                if opcode == Opcode.METADATA:
+                    self._note_metadata(file.read(length))
                 records: list[Any] = []
                 if opcode in (Opcode.CHUNK, Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):
                     body = file.read(length)
@@ -202,14 +205,15 @@ class McapFile:
         while (head := self._head(file, position)) is not None and head[0] != Opcode.CHUNK:
             opcode, length = head
             if opcode == Opcode.METADATA:
-                try:
-                    record = Metadata.read(ReadDataStream(io.BytesIO(file.read(length))))
-                except _BROKEN:
-                    return
-                self.metadata[record.name] = dict(record.metadata)
+                self._note_metadata(file.read(length))
             if opcode == Opcode.DATA_END:
                 return
             position += _HEAD.size + length
+
+    def _note_metadata(self, body: bytes) -> None:
+        with suppress(*_BROKEN):
+            record = Metadata.read(ReadDataStream(io.BytesIO(body)))
+            self.metadata[record.name] = dict(record.metadata)
 
     def _head(self, file: BinaryIO, position: int) -> tuple[int, int] | None:
         """Opcode and length of the record at `position`; None if it is not whole, or no record can stand there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -19,7 +20,7 @@ from rosbags.typesys.store import Typestore
 
 from monitor.errors import BagError
 from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord, alarm_from, episode_from, report_from, step_from
-from monitor.recording.facts import RECORD_NAME, BagFacts, facts_from
+from monitor.recording.facts import END_NAME, RECORD_NAME, BagFacts, facts_from
 from monitor.recording.mcap_scan import Damage, McapFile, RawMessage
 from monitor.recording.recorder import CAMERA_TOPICS
 from monitor.recording.sqlite_scan import SqliteFile
@@ -137,6 +138,20 @@ class BagReader:
         for storage in self._storages:
             found.update(storage.metadata.get(RECORD_NAME, {}))
         return found
+
+    @property
+    def ended_because(self) -> str:
+        """Why recording ended by itself; empty if it was closed, or nobody knows. Known after a pass."""
+        return self._storages[-1].metadata.get(END_NAME, {}).get("reason", "")
+
+    @property
+    def offered(self) -> dict[str, int]:
+        """Messages that there were to record, by topic, lost ones included; empty where the bag does not tell. Known after a pass."""
+        try:
+            counts = json.loads(self._storages[-1].metadata.get(END_NAME, {}).get("offered", "{}"))
+            return {str(topic): int(count) for topic, count in counts.items()}
+        except (ValueError, TypeError, AttributeError):
+            return {}
 
     def facts(self) -> BagFacts:
         """Configuration, policy and calibration of the recording. Raises BagError or ConfigError as `facts_from`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import threading
@@ -220,7 +221,7 @@ class Recorder:
                 self._writer.flush_if_due()
                 if self._out_of_space():
                     return
-            self._writer.close()
+            self._close_writer()
         except OSError as error:
             self._give_up(_refused(error))
         except Exception as error:  # a fault in here must be seen by an operator, not end a thread in silence
@@ -259,8 +260,14 @@ class Recorder:
         if not reason:
             return False
         self._halt(reason)
-        self._writer.close()
+        self._close_writer()
         return True
+
+    def _close_writer(self) -> None:
+        """Close the bag; it tells how many messages there were, so that a reader sees a loss at the end too."""
+        with self._lock:
+            end = {"reason": self._reason, "offered": json.dumps(self._sequences)}
+        self._writer.close(end)
 
     def _short_of_space(self) -> str:
         wanted = self._config.min_free_mib

@@ -1,26 +1,30 @@
 """Replay: make a recording's reports again from its steps, and tell whether they are the same, bit for bit.
 
 What was not recorded is named, not called a difference: a step that was dropped by the recorder's queue, or lost with a damaged chunk, changes
-the windows of the steps behind it, so the rest of its episode is replayed but not compared.
+the windows of the steps behind it, so the rest of its episode is replayed but not compared. A replay is good only if nothing was left out.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from monitor.aggregate import EpisodeSummary
 from monitor.config import MonitorConfig
 from monitor.engine import Monitor
+from monitor.errors import BagError, ConfigError
 from monitor.messages import AlarmRecord, EpisodeEvent, EpisodeRecord, Outcome, ReportRecord, report_fields, report_from
 from monitor.policy import PolicySpec
 from monitor.recording.mcap_scan import Damage
 from monitor.recording.reader import BagMessage, BagReader
-from monitor.steps import AlarmState, PolicyStep, StepReport
+from monitor.recording.recorder import STEP_TOPIC
+from monitor.steps import AlarmPhase, AlarmState, MetricInfo, PolicyStep, StepReport
 
 _PATIENCE = 200  # steps for which a recorded report waits for its step, and the other way round
 
@@ -71,9 +75,14 @@ class ReplayResult:
 
     Attributes:
         steps: steps fed to the monitor. reports: recorded reports. compared: reports that were compared; different: of these, not the same.
-        not_compared: reports that could not be compared (see the module). alarms_compared, alarms_different: recorded alarm changes, likewise.
-        missing_steps: steps known to be lost; missing_reports: steps without a recorded report.
+        not_compared: reports that could not be compared (see the module). alarms_compared, alarms_different, alarms_not_compared: recorded alarm
+            changes, likewise.
+        missing_steps: steps known to be lost; missing_reports, missing_alarms: made again here, but not in the recording.
         first: the first difference. cut: the end of the recording is not there.
+        stopped: why recording ended by itself (disk full), in one sentence; empty if it was closed.
+        other_settings: configuration or policy facts were replaced, so nothing was compared.
+        summaries: what the monitor says about each episode, in their order. records: the last event of each episode that has one, by its id.
+        infos: facts about the metrics that were computed.
     """
 
     path: Path
@@ -84,18 +93,65 @@ class ReplayResult:
     not_compared: int = 0
     alarms_compared: int = 0
     alarms_different: int = 0
+    alarms_not_compared: int = 0
     missing_steps: int = 0
     missing_reports: int = 0
+    missing_alarms: int = 0
     first: Difference | None = None
     episodes: tuple[ReplayEpisode, ...] = ()
     cut: bool = False
     damage: tuple[Damage, ...] = ()
     notices: tuple[str, ...] = ()
+    stopped: str = ""
+    other_settings: bool = False
+    summaries: tuple[EpisodeSummary, ...] = ()
+    records: Mapping[str, EpisodeRecord] = field(default_factory=dict)
+    infos: tuple[MetricInfo, ...] = ()
 
     @property
     def identical(self) -> bool:
-        """Something was compared, and nothing differed."""
+        """Something was compared, and nothing of it differed. Says nothing of what was not compared: see `good`."""
         return self.compared > 0 and self.different == 0 and self.alarms_different == 0
+
+    @property
+    def complete(self) -> bool:
+        """Everything that was published is there and was compared."""
+        left_out = (self.not_compared, self.alarms_not_compared, self.missing_steps, self.missing_reports, self.missing_alarms)
+        return self.compared > 0 and not any(left_out)
+
+    @property
+    def good(self) -> bool:
+        """The bag is whole, and everything that was published was compared and is equal; under other settings: every step is there."""
+        if self.cut or self.damage or self.stopped or self.steps == 0:
+            return False
+        return self.missing_steps == 0 if self.other_settings else self.identical and self.complete
+
+    @property
+    def verdict(self) -> str:
+        """Text for the user: what was compared, how it came out, and what was not compared."""
+        parts = [f"replay: {self._compared_text()}"]
+        if self.not_compared and not self.other_settings:
+            alarms = f" and {self.alarms_not_compared} alarm changes" if self.alarms_not_compared else ""
+            parts.append(f"{self.not_compared} reports{alarms} could not be compared (a step is missing before them in their episode)")
+        lost = ((self.missing_steps, "steps"), (self.missing_reports, "reports"), (self.missing_alarms, "alarm changes"))
+        parts += [f"{count} {what} were not recorded" for count, what in lost if count and not (self.other_settings and what != "steps")]
+        if self.cut:
+            parts.append("the recording was cut, its last episode is unfinished")
+        if self.stopped:
+            parts.append(f"the recording ended before the run did: {self.stopped}")
+        return "".join(["; ".join(parts), *(f"\n{damage.text}" for damage in self.damage)])
+
+    def _compared_text(self) -> str:
+        if self.steps == 0 and self.reports == 0:
+            return "nothing recorded: the bag holds no step"
+        if self.other_settings:
+            return f"{self.steps} steps with other settings; not compared with the recording"
+        if self.compared == 0:
+            return f"{self.steps} steps, but no report that could be compared"
+        if not self.identical:
+            return f"{self.different} of {self.compared} reports and {self.alarms_different} alarm changes DIFFER; first: {self.first}"
+        number = f"{self.compared} reports" if self.complete else f"only {self.compared} of {self.reports} reports were compared: they"
+        return f"{number} and {self.alarms_compared} alarm changes are the same as live, bit for bit"
 
 
 def replay(path: Path, *, config: MonitorConfig | None = None, spec: PolicySpec | None = None) -> Iterator[ReplayPair]:
@@ -130,19 +186,26 @@ class _Counts:
     not_compared: int = 0
     alarms_compared: int = 0
     alarms_different: int = 0
+    alarms_not_compared: int = 0
     missing_steps: int = 0
     missing_reports: int = 0
+    missing_alarms: int = 0
 
 
 @dataclass(slots=True)
 class _Made:
-    """A recomputed report that waits for its recorded one (`seen`: it came), kept a while for alarms."""
+    """A recomputed report that waits for its recorded one (`seen`: it came), kept a while for alarms (`told`: those that came).
+
+    `before`: the episode before, if this report may tell the end of its alarms.
+    """
 
     report: StepReport
     key: _Key
     comparable: bool
     number: int
+    before: str | None
     seen: bool = False
+    told: set[tuple[str, AlarmPhase]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -151,6 +214,8 @@ class _State:
 
     episode_id: str | None = None
     broken: bool = False
+    before: str | None = None  # the episode before, until a report has told the end of its alarms
+    gaps: set[str] = field(default_factory=set)  # episodes of which a step is missing
     sequence: int = -1
     orphans: int = 0  # recorded reports without a step, since the last step
     broken_episodes: set[str] = field(default_factory=set)
@@ -161,14 +226,21 @@ class _Replay:
         self._reader = BagReader(path)
         self._ours = bool(self._reader.metadata)  # written by our Recorder: messages are numbered, and a report stands behind its step
         self._trusted = True
-        if self._ours or config is None or spec is None:
+        if config is None or spec is None:
             facts = self._reader.facts()
             self._trusted = config in (None, facts.config) and spec in (None, facts.spec)
             config, spec = config or facts.config, spec or facts.spec
+        elif self._ours:
+            with suppress(BagError, ConfigError):  # what cannot be read is what the caller replaces
+                facts = self._reader.facts()
+                self._trusted = (config, spec) == (facts.config, facts.spec)
         self._monitor = Monitor(spec, config)
         self._counts = _Counts()
         self._first: Difference | None = None
         self._episodes: dict[str, ReplayEpisode] = {}
+        self._records: dict[str, EpisodeRecord] = {}
+        self._summaries: list[EpisodeSummary] = []
+        self._alarms_recorded = self._ours  # another recorder may have left that topic out
         self._state = _State()
         self._made: deque[_Made] = deque()
         self._waiting: deque[tuple[int, BagMessage]] = deque()  # recorded reports and alarms, with the number of steps fed when they came
@@ -182,6 +254,7 @@ class _Replay:
                 self._note_episode(record)
             else:
                 self._counts.reports += isinstance(record, ReportRecord)
+                self._alarms_recorded = self._alarms_recorded or isinstance(record, AlarmRecord)
                 self._waiting.append((self._counts.steps, message))
             yield from self._settle(final=False)
         yield from self._settle(final=True)
@@ -198,18 +271,28 @@ class _Replay:
             cut=self._reader.cut,
             damage=tuple(self._reader.damage),
             notices=tuple(self._reader.notices),
+            stopped=self._reader.ended_because,
+            other_settings=not self._trusted,
+            summaries=(*self._summaries, self._monitor.summary()) if self._counts.steps else (),
+            records=self._records,
+            infos=self._monitor.infos,
             **counts,
         )
 
     def _feed(self, message: BagMessage, step: PolicyStep) -> None:
         missing = self._missing_before(message)
         state = self._state
-        if step.episode_id != state.episode_id:
-            state.episode_id = step.episode_id
-            # what is missing before step 0 belonged to the episode before; a later beginning is incomplete
-            state.broken = step.step > 0
+        begins = step.episode_id != state.episode_id
+        if begins:
+            state.before, state.episode_id = state.episode_id, step.episode_id
+            if missing and state.before is not None:
+                state.gaps.add(state.before)
+            # what is missing before step 0 belonged to the episode before; a later beginning is incomplete, unless the numbers say that none was lost
+            state.broken = step.step > 0 and (missing > 0 or not self._ours)
         elif missing:
             state.broken = True
+        if state.broken:
+            state.gaps.add(step.episode_id)
         episode = self._episodes.get(step.episode_id) or ReplayEpisode(episode_id=step.episode_id, instruction=step.instruction)
         inside = missing if state.broken else 0
         self._episodes[step.episode_id] = replace(episode, steps=episode.steps + 1, missing_steps=episode.missing_steps + inside)
@@ -217,7 +300,11 @@ class _Replay:
         self._counts.steps += 1
         state.orphans = 0
         report = self._monitor.update(step)
-        self._made.append(_Made(report, _key(report), self._trusted and not state.broken, self._counts.steps))
+        if begins and self._counts.steps > 1 and self._monitor.finished is not None:
+            self._summaries.append(self._monitor.finished)
+        self._made.append(_Made(report, _key(report), self._trusted and not state.broken, self._counts.steps, state.before))
+        if report.verdict == "accepted":
+            state.before = None
 
     def _missing_before(self, message: BagMessage) -> int:
         """Count the steps lost just before this one: by their numbers if they have any, else by the reports that had no step."""
@@ -229,6 +316,7 @@ class _Replay:
     def _note_episode(self, record: EpisodeRecord) -> None:
         episode = self._episodes.get(record.episode_id) or ReplayEpisode(episode_id=record.episode_id)
         ended = record.event is EpisodeEvent.ENDED
+        self._records[record.episode_id] = record
         self._episodes[record.episode_id] = replace(
             episode, instruction=episode.instruction or record.instruction, ended=ended, outcome=record.outcome if ended else episode.outcome
         )
@@ -247,13 +335,22 @@ class _Replay:
                 self._compare_alarm(message.topic, record, made)
             else:
                 yield self._compare_report(message.topic, record, made)
-        if final:
-            self._counts.missing_steps += self._state.orphans
+        if final:  # behind the last step that is there
+            unseen = self._reader.offered.get(STEP_TOPIC, 0) - (self._state.sequence + 1) if self._ours else 0
+            self._counts.missing_steps += max(self._state.orphans, unseen)
         while self._made and (final or self._counts.steps - self._made[0].number >= _PATIENCE):
             made = self._made.popleft()
+            self._counts.missing_alarms += self._untold(made)
             if not made.seen:
                 self._counts.missing_reports += 1
                 yield ReplayPair(None, made.report, False)
+
+    def _untold(self, made: _Made) -> int:
+        """Count the alarm changes of a report that should be in the recording and are not."""
+        if not self._alarms_recorded or not made.comparable or made.report.episode_id in self._state.broken_episodes:
+            return 0
+        changed = {(alarm.name, alarm.phase) for alarm in made.report.alarms if alarm.changed}
+        return sum(phase is not AlarmPhase.QUIET or made.before not in self._state.gaps for _, phase in changed - made.told)
 
     def _find(self, record: ReportRecord | AlarmRecord) -> _Made | None:
         """The recomputed report of the same step; for a report, the first that has not been taken yet."""
@@ -269,6 +366,7 @@ class _Replay:
             self._counts.not_compared += 1
             self._state.orphans += 1
             self._state.broken_episodes.add(recorded.episode_id)
+            self._state.gaps.add(recorded.episode_id)
             return ReplayPair(recorded, None, False)
         made.seen = True
         comparable = made.comparable and recorded.episode_id not in self._state.broken_episodes
@@ -282,8 +380,14 @@ class _Replay:
         return ReplayPair(recorded, made.report, True)
 
     def _compare_alarm(self, topic: str, recorded: AlarmRecord, made: _Made | None) -> None:
-        if made is None or not made.comparable or recorded.episode_id in self._state.broken_episodes:
+        state = recorded.state
+        if state.name not in self._monitor.config.alarms:
+            return  # the node's own, such as recording_stopped
+        inherited = made is not None and made.before in self._state.gaps and state.phase is AlarmPhase.QUIET
+        if made is None or inherited or not made.comparable or recorded.episode_id in self._state.broken_episodes:
+            self._counts.alarms_not_compared += 1
             return
+        made.told.add((state.name, state.phase))
         self._counts.alarms_compared += 1
         difference = _alarm_difference(topic, recorded, made.report.alarms)
         self._counts.alarms_different += difference is not None
@@ -325,7 +429,8 @@ def _report_difference(topic: str, recorded: ReportRecord, report: StepReport) -
 
 def _alarm_difference(topic: str, recorded: AlarmRecord, alarms: tuple[AlarmState, ...]) -> Difference | None:
     state = recorded.state
-    now = next((alarm for alarm in alarms if alarm.name == state.name), None)
+    named = [alarm for alarm in alarms if alarm.name == state.name]  # two, when it ended with the last episode and is back
+    now = next((alarm for alarm in named if alarm.phase is state.phase), named[-1] if named else None)
     if now is None:
         return Difference(topic, recorded.episode_id, recorded.step, f"alarm {state.name}", state.phase.name, None)
     for name in ("phase", "metric", "value", "threshold", "since", "calibration", "hold", "text"):

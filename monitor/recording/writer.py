@@ -5,12 +5,16 @@
 
 Chunks are closed by size and by time. Definitions (schemas, channels) stand in front of the chunks as well as inside the first, so that a damaged
 chunk costs its own messages only.
+
+Memory: the index needs 0.5 KB (one topic) to 0.8 KB (six) per chunk until `close`: 80 to 130 MiB a day at two chunks a second. Only chunks that
+hold a message are written, by time at most one every `flush_s`.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +26,7 @@ from mcap.records import Channel, Schema
 from mcap.writer import CompressionType, Writer
 
 from monitor.errors import BagError
-from monitor.recording.facts import RECORD_NAME, BagFacts, package_version
+from monitor.recording.facts import END_NAME, RECORD_NAME, BagFacts, package_version
 from monitor.recording.types import Definition, definition
 
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -175,12 +179,14 @@ class BagWriter:
         self._writer.flush()
         self._mark()
 
-    def close(self) -> None:
-        """Write index, summary and metadata.yaml; a closed bag stays closed."""
+    def close(self, end: Mapping[str, str] | None = None) -> None:
+        """Write index, summary and metadata.yaml; a closed bag stays closed. `end` is what there is to say about how the recording ended."""
         if self._output is None:
             return
         self._writer.flush()
         self._mark()
+        if end:
+            self._writer.add_metadata(END_NAME, dict(end))
         information = self._information()
         self._writer.add_metadata("rosbag2", {"serialized_metadata": _yaml(information).strip()})
         self._writer.finish()

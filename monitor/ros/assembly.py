@@ -37,13 +37,13 @@ class Assembler:
 
     With trigger `observation`, a new stamp of the first part begins a step. It is complete when all parts have that stamp and each camera has it or
     has delivered since the last step (a delayed camera keeps its own stamps). A part that is not there after `grace_s` is replaced by its last
-    value if that arrived within `timeout_s`, else the step is skipped. With trigger `timer`, `latest` takes what is there.
+    value if that arrived within `timeout_s`, else the step is skipped. With trigger `timer`, parts are only kept, and `latest` takes what is there.
     """
 
-    def __init__(self, parts: Sequence[str], cameras: Sequence[str], timeout_s: float, grace_s: float) -> None:
+    def __init__(self, parts: Sequence[str], cameras: Sequence[str], timeout_s: float, grace_s: float, *, timer: bool = False) -> None:
         self._cameras = tuple(f"camera/{camera}" for camera in cameras)
         self._wanted = (*parts, *self._cameras)
-        self._key = self._wanted[0] if self._wanted else ""
+        self._key = "" if timer or not self._wanted else self._wanted[0]
         self._timeout_s, self._grace_s = timeout_s, grace_s
         self._parts: dict[str, _Part] = {}
         self._pending: tuple[int, float] | None = None
@@ -83,10 +83,6 @@ class Assembler:
         if now - since < self._grace_s:
             return None
         return self._take_or_skip(stamp_ns, now)
-
-    def waits_until(self) -> float | None:
-        """When `ready` should be asked again although nothing arrives; None if nothing waits."""
-        return None if self._pending is None else self._pending[1] + self._grace_s
 
     def latest(self, stamp_ns: int, now: float) -> Assembled | Skipped:
         """For the timer: the newest of everything at the time of the tick."""

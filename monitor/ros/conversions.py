@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from sensor_msgs.msg import Image, JointState
 from monitor import messages, steps
 from monitor.errors import StepError
 from monitor.messages import EpisodeRecord
-from monitor.steps import Float, Goal
+from monitor.steps import AlarmPhase, Float, Goal
 
 Message = TypeVar("Message")
 
@@ -82,6 +83,16 @@ def report_message(report: steps.StepReport, held: bool, stamp: Time) -> StepRep
 def alarm_message(alarm: steps.AlarmState, report: steps.StepReport, stamp: Time) -> Alarm:
     """AlarmState -> message."""
     message = fill(Alarm(), messages.alarm_fields(alarm, report))
+    message.header.stamp = stamp
+    return message
+
+
+def recording_stopped_message(reason: str, report: steps.StepReport | None, seconds: float, stamp: Time) -> Alarm:
+    """The alarm that nothing is recorded any more, seen at the step of `report`, or at `seconds` when no step had come."""
+    time = seconds if report is None else report.time
+    fields = {"name": "recording_stopped", "phase": int(AlarmPhase.ACTIVE), "value": math.nan, "threshold": math.nan, "since": time, "text": reason}
+    place = {"time": time, "step": -1} if report is None else {"time": time, "episode_id": report.episode_id, "step": report.step}
+    message = fill(Alarm(), fields | place)
     message.header.stamp = stamp
     return message
 

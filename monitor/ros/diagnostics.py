@@ -26,7 +26,7 @@ class Diagnostics:
 
     def _steps(self) -> DiagnosticStatus:
         totals = self._node.totals()
-        done, lost = totals["done"], totals["skipped"] + totals["overrun"] + totals["policy_failed"]
+        done, lost = totals["done"], totals["skipped"] + totals["overrun"] + totals["policy_failed"] + totals["step_failed"]
         new, newly_lost = done - self._done, lost - self._lost
         self._done, self._lost = done, lost
         median, tail = self._node.loop.latency_s(0.5), self._node.loop.latency_s(0.99)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from monitor.engine import Monitor
-from monitor.messages import EpisodeRecord
+from monitor.messages import EpisodeEvent, EpisodeRecord
 from monitor.policy import Observation, Policy
 from monitor.ros.gate import Gate
 from monitor.steps import AlarmState, Float, PolicyStep, StepReport
@@ -103,17 +103,21 @@ class ControlLoop:
         self._policy, self._monitor, self._gate, self._outputs = policy, monitor, gate, outputs
         self.sinks = sinks  # set before start
         self.teller = Teller(say)
-        self._counters: Counter[str] = Counter(overrun=0, policy_failed=0, output_failed=0, held=0, done=0)
+        self._counters: Counter[str] = Counter(overrun=0, policy_failed=0, step_failed=0, output_failed=0, not_sent=0, held=0, done=0)
         self._queue: deque[_Work | EpisodeRecord] = deque()
         self._wake = threading.Condition()
         self._stopping = False
-        self._instruction = ""
+        self._instruction: str | None = None  # what the policy was reset with; None: not yet, or in vain
         self._latencies: deque[float] = deque(maxlen=200)
         self._thread = threading.Thread(target=self._run, name="vla-monitor-loop", daemon=True)
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Steps done, held, dropped because the last one took too long (overrun), and failures of the policy and of outputs."""
+        """Totals, a closed set.
+
+        Steps `done`, `held`, dropped because the last one took too long (`overrun`), without action because the policy's had a wrong length
+        (`not_sent`), given up because the policy raised (`policy_failed`) or anything else did (`step_failed`); and outputs that raised.
+        """
         return self._counters
 
     def latency_s(self, share: float = 0.5) -> float | None:
@@ -130,7 +134,8 @@ class ControlLoop:
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:  # else never started
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def episode(self, record: EpisodeRecord) -> None:
@@ -168,28 +173,55 @@ class ControlLoop:
                 else:
                     self._episode(work)
             except Exception as error:  # the loop must outlive every fault
-                self._counters["policy_failed"] += 1
-                self.teller.tell("policy", f"a step failed and is skipped: {type(error).__name__}: {error}")
+                self._counters["step_failed"] += 1
+                self.teller.tell("step", f"a step failed and is skipped: {type(error).__name__}: {error}")
 
     def _episode(self, record: EpisodeRecord) -> None:
-        if record.event.name == "STARTED":
-            self._instruction = record.instruction
-            self._gate.reset()
-            self._policy.reset(record.instruction)
         for sink in self.sinks:
             self._guarded("recording an episode", sink.episode, record)
+        if record.event is EpisodeEvent.STARTED:
+            self._gate.reset()
+            self._reset(record.instruction)
+
+    def _reset(self, instruction: str) -> bool:
+        """Reset the policy; if it fails, the next step tries again."""
+        self._instruction = None
+        try:
+            self._policy.reset(instruction)
+        except Exception as error:
+            self._blame_policy(error)
+            return False
+        self._instruction = instruction
+        return True
+
+    def _act(self, observation: Observation) -> PolicyStep | None:
+        """Ask the policy; None if it failed."""
+        if observation.instruction != self._instruction and not self._reset(observation.instruction):
+            return None
+        try:
+            step = self._policy.act(observation)
+            if not isinstance(step, PolicyStep):
+                raise TypeError(f"act returned {type(step).__name__}, expected a PolicyStep")
+        except Exception as error:
+            self._blame_policy(error)
+            return None
+        return step
+
+    def _blame_policy(self, error: Exception) -> None:
+        self._counters["policy_failed"] += 1
+        self.teller.tell("policy", f"the policy failed and its step is skipped: {type(error).__name__}: {error}")
 
     def _step(self, work: _Work) -> None:
         observation = work.observation
-        if observation.instruction != self._instruction:
-            self._instruction = observation.instruction
-            self._policy.reset(observation.instruction)
-        step = self._policy.act(observation)
-        sent = None if self._gate.needs_report else self._send(step, None, work)
+        own = self._act(observation)
+        if own is None:
+            return
+        step = self._gate.begin(own, observation.gripper if own.gripper is None else own.gripper)
+        sent = None if self._gate.needs_report else self._send(own, None, work)
         begun = time.perf_counter()
         report = self._monitor.update(step)
         update_seconds = time.perf_counter() - begun
-        held = self._send(step, report, work) if sent is None else sent
+        held = self._send(own, report, work) if sent is None else sent
         self._guarded("publishing a report", self._outputs.result, step, report, held, work.stamp_ns)
         for alarm in report.alarms:
             if alarm.changed:
@@ -199,10 +231,13 @@ class ControlLoop:
         self._counters["done"] += 1
 
     def _send(self, step: PolicyStep, report: StepReport | None, work: _Work) -> bool:
-        decision = self._gate.decide(step.action, report)
+        decision = self._gate.decide(step, report)
         if decision.held:
             self._counters["held"] += 1
             self.teller.tell("held", f"step {step.step} of {step.episode_id}: action withheld, {decision.reason}")
+        elif decision.action is None:
+            self._counters["not_sent"] += 1
+            self.teller.tell("not_sent", f"step {step.step} of {step.episode_id}: action not sent, {decision.reason}")
         if decision.action is not None:
             self._guarded("publishing an action", self._outputs.action, step.episode_id, step.step, decision.action, decision.held, work.stamp_ns)
         self._latencies.append(time.monotonic() - work.complete)

@@ -1,7 +1,7 @@
 """Node `vla_monitor`: wraps a policy, sends its actions, and says every step how sure it is.
 
 Subscribes (relative names): `camera/NAME/image_raw`, `tool_pose`, `joint_states`, `goal`, `instruction`, `episode`.
-Publishes (private names): `~/action`, `~/policy_step`, `~/report`, `~/alarm`; and `/diagnostics` once a second.
+Publishes (private names): `~/action`, `~/policy_step`, `~/report`, `~/alarm`; and `/diagnostics` once a second. Service: `~/release`.
 
 The executor's thread only collects; policy, monitor, recorder and exporter work in the loop's thread.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from monitor import steps
 from monitor.config import MonitorConfig
@@ -35,6 +37,7 @@ from monitor.ros import conversions, qos
 from monitor.ros.assembly import Assembled, Assembler, Skipped
 from monitor.ros.diagnostics import Diagnostics
 from monitor.ros.gate import Gate
+from monitor.ros.latched import listen_latched
 from monitor.ros.loop import ControlLoop, Teller
 from monitor.ros.parameters import read_parameters
 from monitor.ros.runtime import python_log, ros, spin
@@ -62,22 +65,26 @@ class VlaMonitorNode(Node):
         self.config: MonitorConfig = read_parameters(self)
         control = self.config.control
         self.policy = policy if policy is not None else load_policy(self.config.policy.name, **self.config.policy.options)
-        self.spec: PolicySpec = self.policy.spec
+        rate = {} if control.rate_hz is None else {"control_hz": control.rate_hz}
+        self.spec: PolicySpec = self.policy.spec.model_copy(update=rate)  # one rate for policy, monitor, bag and page
         self.monitor = Monitor(self.spec, self.config)
         warm_up(self.spec, self.config)
         self.teller = Teller(self._say)
         self.counters: Counter[str] = Counter(skipped=0, bad_picture=0, bad_message=0)
-        self._period_s = 1.0 / (control.rate_hz or self.spec.control_hz)
-        self._assembler = Assembler(control.parts, self.spec.cameras, control.image_timeout_s, min(self._period_s, control.image_timeout_s))
+        self._period_s = 1.0 / self.spec.control_hz
+        grace_s, timer = min(self._period_s, control.image_timeout_s), control.trigger == "timer"
+        self._assembler = Assembler(control.parts, self.spec.cameras, control.image_timeout_s, grace_s, timer=timer)
         self._episode: EpisodeRecord | None = None
+        self._instructed = True  # False: the episode takes its instruction from the topic
         self._begun = False
         self._step = 0
         self._runs = 0
         self._instruction = ""
         self._last: tuple[Assembled, float] | None = None
         self._make_publishers()
-        self.recorder = RecorderSink(self.config, self.spec, self._say)
-        self.loop = ControlLoop(self.policy, self.monitor, Gate(self.config.gate, self.spec), self, say=self._say)
+        self.recorder = RecorderSink(self.config, self.spec, self._say, self._recording_stopped)
+        self._gate = Gate(self.config.gate, self.spec)
+        self.loop = ControlLoop(self.policy, self.monitor, self._gate, self, say=self._say)
         self.exporter = ExporterSink(self.config, self.monitor, self.spec, self.totals)
         self.loop.sinks = (self.recorder, self.exporter)
 
@@ -87,6 +94,7 @@ class VlaMonitorNode(Node):
         self.recorder.start()
         self.loop.start()
         self._subscribe()
+        self.create_service(Trigger, "~/release", self._on_release)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         if self.config.control.trigger == "timer":
             self.create_timer(self._period_s, self._tick)
@@ -127,6 +135,12 @@ class VlaMonitorNode(Node):
         """Publish an alarm. Loop's thread."""
         self._alarms.publish(conversions.alarm_message(alarm, report, self.get_clock().now().to_msg()))
 
+    def _recording_stopped(self, reason: str, report: steps.StepReport | None) -> None:
+        """Tell the operator. Main thread or loop's."""
+        now = self.get_clock().now()
+        seconds = conversions.to_seconds(now.nanoseconds)
+        self._alarms.publish(conversions.recording_stopped_message(reason, report, seconds, now.to_msg()))
+
     def _say(self, text: str) -> None:
         self.get_logger().warning(text)
 
@@ -138,16 +152,18 @@ class VlaMonitorNode(Node):
 
     def _subscribe(self) -> None:
         sensor = qos.SENSOR_RELIABLE if self.config.control.reliable_input else qos.SENSOR
-        self._listen(Episode, "episode", self._on_episode, qos.EPISODE)  # first: of two messages that wait, the executor takes this one
-        self._listen(String, "instruction", self._on_instruction, qos.LATCHED)
-        self._listen(PoseStamped, "tool_pose", self._on_pose, sensor)
-        self._listen(JointState, "joint_states", self._on_joints, sensor)
-        self._listen(GoalMsg, "goal", self._on_goal, sensor)
+        listen_latched(self, Episode, "episode", self._on_episode, qos.EPISODE)  # first: of two messages that wait, the executor takes this one
+        listen_latched(self, String, "instruction", self._on_instruction, qos.INSTRUCTION_HEARD)
+        self.create_subscription(PoseStamped, "tool_pose", self._on_pose, sensor)
+        self.create_subscription(JointState, "joint_states", self._on_joints, sensor)
+        self.create_subscription(GoalMsg, "goal", self._on_goal, sensor)
         for camera in self.spec.cameras:
-            self._listen(Image, conversions.camera_topic(camera), partial(self._on_image, camera), sensor)
+            self.create_subscription(Image, conversions.camera_topic(camera), partial(self._on_image, camera), sensor)
 
-    def _listen(self, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: Any) -> None:
-        self.create_subscription(kind, topic, callback, profile)
+    def _on_release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success, response.message = True, self._gate.release()
+        self.get_logger().info(f"gate: {response.message}")
+        return response
 
     def _on_image(self, camera: str, message: Image) -> None:
         try:
@@ -177,7 +193,11 @@ class VlaMonitorNode(Node):
 
     def _on_instruction(self, message: String) -> None:
         self._instruction = message.data
-        if self._episode is not None and self._episode.instruction != message.data and not self.config.control.wait_for_episode:
+        if self._episode is None or self._episode.instruction == message.data:
+            return
+        if not self._instructed:
+            self._episode = replace(self._episode, instruction=message.data)
+        elif not self.config.control.wait_for_episode:
             self._end_unknown()  # the next observation begins a new attempt
 
     def _on_episode(self, message: Episode) -> None:
@@ -190,9 +210,15 @@ class VlaMonitorNode(Node):
         if record.event is EpisodeEvent.ENDED:
             if self._episode is not None and self._episode.episode_id == record.episode_id:
                 self._finish(record, conversions.to_nanoseconds(message.header.stamp))
+            else:
+                self.counters["bad_message"] += 1
+                running = "none" if self._episode is None else repr(self._episode.episode_id)
+                self.teller.tell("episode", f"end of episode {record.episode_id!r} ignored: it is not the running one ({running})")
         elif self._episode is None or self._episode.episode_id != record.episode_id:
             self._end_unknown()
-            self._episode, self._begun, self._step = record, False, 0
+            self._instructed = bool(record.instruction.strip())
+            self._episode = record if self._instructed else replace(record, instruction=self._instruction)
+            self._begun, self._step = False, 0
             begin_ns, early = conversions.to_nanoseconds(message.header.stamp), self._last
             self._assembler.reset(begin_ns)
             if early is not None and early[0].stamp_ns >= begin_ns > 0:
@@ -252,18 +278,22 @@ class VlaMonitorNode(Node):
 
     def _dispatch(self, found: Assembled, now: float) -> None:
         """Make the observation and hand it over."""
+        self._last = (found, now)
+        instruction = self._instruction if self._episode is None else self._episode.instruction
+        if not instruction.strip():
+            self._skip(Skipped(found.stamp_ns, "missing: instruction"))
+            return
         seconds = conversions.to_seconds(found.stamp_ns)
         if self._episode is None:
             self._runs += 1
             name = f"run-{found.stamp_ns // conversions.NANOSECONDS}-{self._runs}"
-            self._episode = EpisodeRecord(event=EpisodeEvent.STARTED, time=seconds, episode_id=name, instruction=self._instruction)
-            self._begun, self._step = False, 0
+            self._episode = EpisodeRecord(event=EpisodeEvent.STARTED, time=seconds, episode_id=name, instruction=instruction)
+            self._instructed, self._begun, self._step = True, False, 0
         if not self._begun:
             self._begun = True
             self.loop.episode(self._episode)
         self.loop.offer(self._observation(found, self._episode, seconds), found.stamp_ns, now)
         self._step += 1
-        self._last = (found, now)
 
     def _observation(self, found: Assembled, episode: EpisodeRecord, seconds: float) -> Observation:
         parts = found.parts
@@ -274,7 +304,7 @@ class VlaMonitorNode(Node):
             time=seconds,
             episode_id=episode.episode_id,
             step=self._step,
-            instruction=episode.instruction or self._instruction,
+            instruction=episode.instruction,
             images={camera: picture for camera, (_, picture) in pictures.items()},
             image_times={camera: conversions.to_seconds(stamp) for camera, (stamp, _) in pictures.items()},
             tcp_position=position,

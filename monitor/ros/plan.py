@@ -44,7 +44,7 @@ class Process:
         """Command line arguments for rclpy."""
         arguments = ["--ros-args"]
         for name, value in self.parameters.items():
-            arguments += ["-p", f"{name}:={_yaml(value)}"]
+            arguments += ["-p", f"{name}:={yaml_text(value)}"]
         for name, target in self.remappings.items():
             arguments += ["-r", f"{name}:={target}"]
         return arguments
@@ -144,12 +144,12 @@ def _number(option: str, text: str, kind: type[int] | type[float]) -> int | floa
         raise ConfigError(f"option {option}: {text!r} is not {'a whole number' if kind is int else 'a number'}") from None
 
 
-def _yaml(value: Value) -> str:
+def yaml_text(value: Value) -> str:
     """A value as rcl reads it from the command line: texts quoted, so that `123` or `yes` stay texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(_yaml(part) for part in value)}]"
+        return f"[{', '.join(yaml_text(part) for part in value)}]"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return repr(value)

@@ -14,6 +14,11 @@ def _profile(depth: int, *, reliable: bool, latched: bool = False) -> QoSProfile
     )
 
 
+def without_history(profile: QoSProfile) -> QoSProfile:
+    """Make the same for publishers that keep nothing for late joiners."""
+    return _profile(profile.depth, reliable=profile.reliability is ReliabilityPolicy.RELIABLE)
+
+
 SENSOR = _profile(5, reliable=False)
 """What the node asks of cameras and joints: every publisher matches it."""
 
@@ -24,8 +29,11 @@ ACTION = _profile(10, reliable=True)
 REPORT = _profile(200, reliable=True)
 """Reports and steps: deep enough for a subscriber that is late by a few seconds at 50 Hz."""
 
-LATCHED = _profile(1, reliable=True, latched=True)
+INSTRUCTION = _profile(1, reliable=True, latched=True)
 """The instruction: who joins late gets the last one."""
+
+INSTRUCTION_HEARD = _profile(10, reliable=True, latched=True)
+"""The same for the subscriber: as deep as that of episode events, so that none is lost while the node is busy."""
 
 EPISODE = _profile(10, reliable=True, latched=True)
 """Episode events: who joins late gets the last ones, in order."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -16,6 +14,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from monitor.ros.plan import BOOTSTRAP_GUARD, LOCAL_DDS
+from monitor.ros.signals import stop_on_signals
 
 SPIN_S = 0.2
 
@@ -34,19 +33,12 @@ def local_dds(environment: MutableMapping[str, str] | None = None) -> None:
 def ros(arguments: Sequence[str] | None) -> Iterator[threading.Event]:
     """rclpy, ready; gives an event that SIGINT and SIGTERM set. Main thread only."""
     os.environ.pop(BOOTSTRAP_GUARD, None)  # it is for this process, not for its children
-    stop = threading.Event()
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    rclpy.init(args=list(arguments) if arguments is not None else None, signal_handler_options=SignalHandlerOptions.NO)
-    try:
-        yield stop
-    finally:
-        rclpy.try_shutdown()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with stop_on_signals() as stop:
+        rclpy.init(args=list(arguments) if arguments is not None else None, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            yield stop
+        finally:
+            rclpy.try_shutdown()
 
 
 def spin(node: Node, stop: threading.Event) -> None:

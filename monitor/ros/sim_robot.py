@@ -37,6 +37,7 @@ from monitor.steps import Float
 NAME = "sim_robot"
 MISSES_BEFORE_DEAD = 3  # then the robot no longer waits longer than a control period
 CAMERA_GRACE_S = 2.0
+LISTENERS_S = 10.0
 EPISODE_GAP_NS = 1_000_000_000
 
 
@@ -77,16 +78,19 @@ class SimRobotNode(Node):
             "first_action_timeout_s", 30.0, "s; the same at an episode's first step, when policies warm up"
         )
         self._monitor_timeout_s: float = self._parameter("monitor_timeout_s", 120.0, "s; longest wait for somebody who sends actions, at start")
-        self._action_size: int = self._parameter("action_size", 7, "numbers in an action, for standing still before the first one")
+        self._action_size: int = self._parameter("action_size", 7, "numbers in an action; the last one is the gripper's opening")
+        self._listeners: int = self._parameter(
+            "listeners", 0, "nodes beside vla_monitor that must hear the episodes before the first begins, if they come in 10 s"
+        )
         self._clock_on: bool = self._parameter("publish_clock", False, "publish /clock with the stamps of the observations")
         self._robot = robot if robot is not None else load_robot(self._robot_name)
-        self.counters: Counter[str] = Counter(steps=0, no_action=0, not_finite=0, held=0, episodes=0, success=0)
+        self.counters: Counter[str] = Counter(steps=0, no_action=0, not_finite=0, wrong_length=0, held=0, episodes=0, success=0)
         self._answer: Action | None = None
         self._answered = threading.Condition()
         self._awaited = (-1, "")
         self._misses = 0
         self._stop = threading.Event()
-        self._hold = np.zeros(self._action_size)
+        self._gripper: float | None = None  # as it was last told
         self._last_ns = 0
         self._stem = time.strftime("%Y%m%d-%H%M%S")
         self._publish = {
@@ -95,7 +99,7 @@ class SimRobotNode(Node):
             "goal": self.create_publisher(GoalMsg, "goal", qos.SENSOR_RELIABLE),
         }
         self._cameras: dict[str, Publisher[Image]] = {}
-        self._instruction = self.create_publisher(String, "instruction", qos.LATCHED)
+        self._instruction = self.create_publisher(String, "instruction", qos.INSTRUCTION)
         self._episode = self.create_publisher(Episode, "episode", qos.EPISODE)
         self._clock_out = self.create_publisher(Clock, "/clock", 10) if self._clock_on else None
         self.create_subscription(Action, "action", self._on_action, qos.ACTION)
@@ -151,7 +155,12 @@ class SimRobotNode(Node):
         if not self._until(lambda: self.count_publishers(action) > 0 and all(p.get_subscription_count() for p in heard), self._monitor_timeout_s):
             return self._stop.is_set()
         self._until(lambda: all(p.get_subscription_count() for p in self._cameras.values()), CAMERA_GRACE_S)
+        self._until(lambda: self._hearing() > self._listeners, LISTENERS_S)
         return True
+
+    def _hearing(self) -> int:
+        """Nodes that hear the episodes."""
+        return len({(end.node_namespace, end.node_name) for end in self.get_subscriptions_info_by_topic(self._episode.topic_name)})
 
     def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for the condition, the time-out or the end."""
@@ -173,7 +182,7 @@ class SimRobotNode(Node):
             perturbation=attempt.perturbation or "",
             seed=attempt.seed,
         )
-        self._hold = np.zeros(self._action_size)
+        self._gripper = None
         self._instruction.publish(String(data=observation.instruction))
         self._episode.publish(conversions.episode_message(started, conversions.to_stamp(base_ns)))
         due = time.monotonic()
@@ -211,17 +220,32 @@ class SimRobotNode(Node):
             self.counters["no_action"] += 1
             text = f"no action within {timeout_s:g} s at step {observation.step} of {episode_id}: standing still"
             self.get_logger().warning(text, throttle_duration_sec=5.0)
-            return self._hold
+            return self._stand_still(observation)
         self._misses = 0
         self.counters["held"] += answer.held
         action = conversions.action_array(answer)
-        if not np.isfinite(action).all():
-            self.counters["not_finite"] += 1
-            self.get_logger().warning(f"action of step {observation.step} is not finite: standing still", throttle_duration_sec=5.0)
-            return self._hold
-        self._hold = np.zeros(len(action))
-        self._hold[-1] = action[-1]  # the gripper stays as it was told
+        wrong = self._fault(action)
+        if wrong:
+            self.counters[wrong] += 1
+            text = f"action of step {observation.step} is {wrong.replace('_', ' ')} ({len(action)} numbers): standing still"
+            self.get_logger().warning(text, throttle_duration_sec=5.0)
+            return self._stand_still(observation)
+        self._gripper = float(action[-1])
         return action
+
+    def _fault(self, action: Float) -> str:
+        """Why an action cannot be carried out, as the name of a counter; empty if it can."""
+        if len(action) != self._action_size:
+            return "wrong_length"
+        return "" if np.isfinite(action).all() else "not_finite"
+
+    def _stand_still(self, observation: Observation) -> Float:
+        """No motion, the gripper as it was told, else as it is."""
+        still = np.zeros(self._action_size)
+        gripper = observation.gripper if self._gripper is None else self._gripper
+        if gripper is not None and np.isfinite(gripper):
+            still[-1] = gripper
+        return still
 
     def _wait_for_answer(self, timeout_s: float) -> Action | None:
         with self._answered:

@@ -14,6 +14,9 @@ from monitor.recording.facts import BagFacts, package_version
 from monitor.recording.recorder import Recorder, new_bag_folder
 from monitor.steps import PolicyStep, StepReport
 
+NAMES_TRIED = 5
+LAST_SECOND = 2**31 - 1  # of a stamp
+
 
 class ExporterSink:
     """The Prometheus page. `extra` adds totals of others to the monitor's."""
@@ -59,23 +62,31 @@ class ExporterSink:
 
 
 class RecorderSink:
-    """The bag of one run of the node."""
+    """The bag of one run of the node.
 
-    def __init__(self, config: MonitorConfig, spec: PolicySpec, say: Callable[[str], None]) -> None:
-        self._say = say
+    Args:
+        config, spec: of the run.
+        say: takes a line of trouble, once per kind.
+        stopped: called once, when nothing is recorded any more or from the start, with the reason and the report of the step at which it was seen.
+    """
+
+    def __init__(
+        self,
+        config: MonitorConfig,
+        spec: PolicySpec,
+        say: Callable[[str], None],
+        stopped: Callable[[str, StepReport | None], None] = lambda reason, report: None,
+    ) -> None:
+        self._config, self._spec, self._say, self._stopped = config, spec, say, stopped
         self._recorder: Recorder | None = None
-        self._trouble = ""
-        self._told = False
-        if config.recording.enabled:
-            self._recorder = Recorder(new_bag_folder(config.recording.folder), BagFacts(config=config, spec=spec))
+        self._not_opened = ""
+        self._told: set[str] = set()
 
     @property
     def trouble(self) -> str:
-        """Why nothing is recorded, or that messages are lost; empty if all is well or no bag is wanted."""
-        if self._trouble or self._recorder is None:
-            return self._trouble
-        status = self._recorder.status()
-        return status.reason or (f"{status.dropped} messages dropped" if status.dropped else "")
+        """Why nothing is recorded, or what is lost; empty if all is well or no bag is wanted."""
+        off, losses = self._look()
+        return off or "; ".join(losses.values())
 
     @property
     def status_text(self) -> str:
@@ -85,17 +96,22 @@ class RecorderSink:
     @property
     def dropped(self) -> int:
         """Messages that are not in the bag."""
-        return 0 if self._recorder is None else self._recorder.status().dropped
+        if self._recorder is None:
+            return 0
+        status = self._recorder.status()
+        return status.dropped + status.failed
 
     def start(self) -> None:
-        """Open the bag. One that cannot be opened is told once."""
-        if self._recorder is None:
+        """Open the bag. One that cannot be opened is told."""
+        if not self._config.recording.enabled:
             return
         try:
-            self._recorder.open()
+            self._recorder = self._open()
         except BagError as error:
-            self._trouble, self._recorder = str(error), None
-        self._tell()
+            self._not_opened = str(error)
+        except Exception as error:  # the robot must keep its policy, with or without a bag
+            self._not_opened = f"{self._config.recording.folder}: no bag could be opened ({type(error).__name__}: {error})"
+        self._tell(None)
 
     def episode(self, record: EpisodeRecord) -> None:
         """Record an episode event."""
@@ -109,22 +125,54 @@ class RecorderSink:
             return
         for camera, picture in observation.images.items():
             recorder.record_image(camera, observation.image_times.get(camera, observation.time), picture)
-        stamp = round(step.time * 1e9)
+        stamp = _stamp(step.time)
         recorder.record_step(step, stamp_ns=stamp)
-        if not recorder.record_report(report, held, stamp_ns=stamp):
-            self._tell()
+        recorder.record_report(report, held, stamp_ns=stamp)
         for alarm in report.alarms:
             if alarm.changed:
                 recorder.record_alarm(alarm, report, stamp_ns=stamp)
+        self._tell(report)
 
     def close(self) -> None:
         """Write what waits and close the bag."""
         if self._recorder is not None:
-            reason = self._recorder.close().reason
-            if reason:
-                self._say(f"bag: {reason}")
+            self._recorder.close()
+            self._tell(None)
 
-    def _tell(self) -> None:
-        if self.trouble and not self._told:
-            self._told = True
-            self._say(f"recording is off: {self.trouble}")
+    def _open(self) -> Recorder:
+        facts = BagFacts(config=self._config, spec=self._spec)
+        for attempt in range(NAMES_TRIED):
+            recorder = Recorder(new_bag_folder(self._config.recording.folder), facts)
+            try:
+                recorder.open()
+                break
+            except BagError as error:  # another node may have taken the name since it was chosen
+                if attempt == NAMES_TRIED - 1 or not isinstance(error.__cause__, FileExistsError):
+                    raise
+        return recorder
+
+    def _look(self) -> tuple[str, dict[str, str]]:
+        """Why nothing is recorded; and what is lost although it is, by kind."""
+        if self._recorder is None:
+            return self._not_opened, {}
+        status = self._recorder.status()
+        losses = {
+            "dropped": f"{status.dropped} messages dropped, the disk is too slow" if status.dropped else "",
+            "failed": f"{status.failed} messages dropped, they hold what cannot be written" if status.failed else "",
+        }
+        return status.reason, {kind: text for kind, text in losses.items() if text}
+
+    def _tell(self, report: StepReport | None) -> None:
+        off, losses = self._look()
+        for kind, text in ({"off": off} if off else losses).items():
+            if kind in self._told:
+                continue
+            self._told.add(kind)
+            self._say(f"recording is off: {text}" if off else f"bag: {text}")
+            if off:
+                self._stopped(off, report)
+
+
+def _stamp(seconds: float) -> int | None:
+    """A header stamp in ns; None (that is, now) for a time that a stamp cannot hold."""
+    return round(seconds * 1e9) if 0 <= seconds < LAST_SECOND else None

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 from typing import IO
 
 from monitor.ros.plan import BOOTSTRAP_GUARD, LOCAL_DDS, Process, make_plan
+from monitor.ros.signals import stop_on_signals
 
 GRACE_S = 15.0  # a bag is closed in this time
 POLL_S = 0.1
@@ -98,7 +98,11 @@ class Running:
         return {name: int(child.returncode) for name, child in self.children.items()}
 
     def __enter__(self) -> Running:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -139,24 +143,12 @@ def up(options: Mapping[str, str] | None = None, *, say: Say | None = None, quie
         ConfigError: an option is wrong.
     """
     running = Running(make_plan(options), say=say, quiet=quiet, local=local)
-    stop, received = threading.Event(), []
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        running.start()
+    with stop_on_signals() as stop, running:
         codes = running.wait(stop)
-    finally:
-        running.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
     bad = [code for code in codes.values() if code != 0]
     if bad:
         return bad[0] if bad[0] > 0 else 1
-    return 128 + received[0] if received else 0
+    return 0 if stop.received is None else 128 + stop.received
 
 
 def _to_stderr(line: str) -> None:

@@ -6,14 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from monitor_msgs.msg import Alarm, Episode, StepReport
+from monitor_msgs.msg import Alarm, Episode, PolicyStep, StepReport
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy
 
+from monitor import steps
 from monitor.errors import StepError
-from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord, alarm_from, episode_from, report_from
+from monitor.messages import AlarmRecord, EpisodeRecord, ReportRecord, alarm_from, episode_from, report_from, step_from
 from monitor.ros import qos
+from monitor.ros.latched import listen_latched
 from monitor.ros.runtime import SPIN_S, local_dds
 
 Record = TypeVar("Record")
@@ -23,7 +26,7 @@ class Watcher:
     """A subscriber with a context of its own; any number can live in one process. Callbacks run in the thread that calls `run`.
 
     Args:
-        on_report, on_alarm, on_episode: called with each record; None: not listened to.
+        on_report, on_alarm, on_episode, on_step: called with each record; None: not listened to.
         monitor: the node's name with namespace.
         domain_id: default: the environment's ROS_DOMAIN_ID.
         local: keep DDS on this machine, as `vla-monitor up` does.
@@ -34,6 +37,7 @@ class Watcher:
         on_report: Callable[[ReportRecord], None] | None = None,
         on_alarm: Callable[[AlarmRecord], None] | None = None,
         on_episode: Callable[[EpisodeRecord], None] | None = None,
+        on_step: Callable[[steps.PolicyStep], None] | None = None,
         *,
         monitor: str = "/vla_monitor",
         domain_id: int | None = None,
@@ -51,6 +55,7 @@ class Watcher:
         self._listen(StepReport, f"{monitor}/report", qos.REPORT, report_from, on_report)
         self._listen(Alarm, f"{monitor}/alarm", qos.ALARM, alarm_from, on_alarm)
         self._listen(Episode, f"{namespace}/episode", qos.EPISODE, episode_from, on_episode)
+        self._listen(PolicyStep, f"{monitor}/policy_step", qos.REPORT, step_from, on_step)
 
     @property
     def connected(self) -> bool:
@@ -80,21 +85,7 @@ class Watcher:
                 return
             call(record)
 
-        self._node.create_subscription(kind, topic, on_message, profile)
-
-
-def watch(
-    on_report: Callable[[ReportRecord], None] | None,
-    on_alarm: Callable[[AlarmRecord], None] | None,
-    on_episode: Callable[[EpisodeRecord], None] | None,
-    stop: threading.Event,
-    *,
-    monitor: str = "/vla_monitor",
-    domain_id: int | None = None,
-) -> None:
-    """Call back with what the node publishes until `stop` is set. Arguments as for `Watcher`."""
-    watcher = Watcher(on_report, on_alarm, on_episode, monitor=monitor, domain_id=domain_id)
-    try:
-        watcher.run(stop)
-    finally:
-        watcher.close()
+        if profile.durability is DurabilityPolicy.TRANSIENT_LOCAL:
+            listen_latched(self._node, kind, topic, on_message, profile)
+        else:
+            self._node.create_subscription(kind, topic, on_message, profile)

@@ -19,7 +19,7 @@ SPEC = PolicySpec(name="p", action_low=(-1.0,) * 7, action_high=(1.0,) * 7)
 
 def thresholds(config: MonitorConfig | None = None, **changes: Any) -> Thresholds:
     facts: dict[str, Any] = {
-        "identity": Identity(policy="p", config=(config or MonitorConfig()).identity, tasks=("pick",)),
+        "identity": Identity(policy="p", config=(config or MonitorConfig()).identity(SPEC), tasks=("pick",)),
         "alpha": 0.1,
         "method": "constant",
         "counts": Counts(episodes=12, successes=10, failures=2, unknown=0),

@@ -25,6 +25,8 @@ pytest.importorskip("monitor.cli.output")
 
 from monitor.cli import calibrate, evaluate
 
+SPEC = PolicySpec(name="p", action_low=(-1.0,) * 7, action_high=(1.0,) * 7)
+
 
 @pytest.fixture
 def run() -> Callable[..., Result]:
@@ -51,7 +53,7 @@ def scalars(tmp_path: Path) -> Path:
 @pytest.fixture
 def bag(tmp_path: Path) -> Path:
     """12 successes with calm actions and 3 failures with shaky ones."""
-    spec = PolicySpec(name="p", action_low=(-1.0,) * 7, action_high=(1.0,) * 7)
+    spec = SPEC
     config = MonitorConfig.model_validate({"recording": {"min_free_mib": 0}})
     recorder = Recorder(tmp_path / "bag", BagFacts(config=config, spec=spec))
     recorder.open()
@@ -74,7 +76,7 @@ def test_calibrate_then_evaluate_a_bag(run: Any, bag: Path, tmp_path: Path) -> N
     made = run("calibrate", bag, "--out", tmp_path / "t.yaml", "--metric", "a_ai/o", "--share", "0.8")
     assert made.exit_code == 0, made.output
     identity = read_thresholds(tmp_path / "t.yaml").identity
-    assert (identity.policy, identity.config, identity.tasks) == ("p", MonitorConfig().identity, ("pick",))
+    assert (identity.policy, identity.config, identity.tasks) == ("p", MonitorConfig().identity(SPEC), ("pick",))
     judged = run("evaluate", bag, "--thresholds", tmp_path / "t.yaml", "--json", "--draws", "20")
     assert judged.exit_code == 0, judged.output
     fields = json.loads(judged.stdout)

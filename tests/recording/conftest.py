@@ -63,10 +63,16 @@ def steps() -> Callable[..., list[PolicyStep]]:
 
 @pytest.fixture
 def record(make_facts: Callable[..., BagFacts]) -> Callable[..., Recorder]:
-    """Record episodes with all that a node records, except the steps and reports whose number is in `drop_steps` and `drop_reports`."""
+    """Record episodes with all that a node records, except the steps, reports and alarms of the steps with the given numbers."""
 
     def run(
-        folder: Path, episodes: Iterable[list[PolicyStep]], *, drop_steps: Iterable[int] = (), drop_reports: Iterable[int] = (), **settings: Any
+        folder: Path,
+        episodes: Iterable[list[PolicyStep]],
+        *,
+        drop_steps: Iterable[int] = (),
+        drop_reports: Iterable[int] = (),
+        drop_alarms: Iterable[int] = (),
+        **settings: Any,
     ) -> Recorder:
         facts = make_facts(**settings)
         recorder = Recorder(folder, facts)
@@ -82,7 +88,7 @@ def record(make_facts: Callable[..., BagFacts]) -> Callable[..., Recorder]:
                 _offer(recorder, partial(recorder.record_report, report), lost=number in drop_reports)
                 for alarm in report.alarms:
                     if alarm.changed:
-                        assert recorder.record_alarm(alarm, report)
+                        _offer(recorder, partial(recorder.record_alarm, alarm, report), lost=number in drop_alarms)
                 number += 1
             recorder.record_episode(EpisodeRecord(event=EpisodeEvent.ENDED, time=9.0, episode_id=name, outcome=Outcome.SUCCESS, steps=len(episode)))
         assert recorder.close(60.0).state == "closed"

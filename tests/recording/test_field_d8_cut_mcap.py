@@ -27,7 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def path(whole: dict[str, Path], tmp_path: Path, steps: Callable, write_steps: Callable) -> Path:
     """A copy of a file with 2,000 steps in chunks of 64 KiB."""
     if "file" not in whole:
-        whole["file"] = write_steps(whole["folder"], steps(COUNT), flush_s=1e6)
+        whole["file"] = write_steps(whole["folder"], steps(COUNT), chunk_kib=64, flush_s=1e6)
     return Path(shutil.copy(whole["file"], tmp_path / "run.mcap"))
 
 

@@ -223,12 +223,12 @@ def check_full(recorder: Recorder, offered: int) -> None:
 
 def test_full_disk_stops_recording_and_what_was_written_is_readable(tmp_path: Path, make_facts: Callable, steps: Callable) -> None:
     with small_disk(tmp_path / "disk", "512k"):
-        recorder = Recorder(tmp_path / "disk" / "bag", make_facts(images="raw"))
+        recorder = Recorder(tmp_path / "disk" / "bag", make_facts(images="raw", chunk_kib=64))
         check_full(recorder, fill(recorder, steps))
 
 
 def test_torn_last_write_of_a_full_disk_is_cut_off(tmp_path: Path, make_facts: Callable, steps: Callable) -> None:
-    facts = make_facts(images="raw")
+    facts = make_facts(images="raw", chunk_kib=64)
     recorder = Recorder(tmp_path / "bag", facts, writer=LimitedWriter(tmp_path / "bag", facts))
     check_full(recorder, fill(recorder, steps))
 
@@ -262,6 +262,7 @@ def test_too_little_free_space_later_closes_the_bag_in_good_order(
     assert len(list(reader.steps())) == 1
     assert not reader.damage
     assert not reader.notices
+    assert "less than recording.min_free_mib (1)" in reader.ended_because
 
 
 def test_record_that_cannot_be_serialised_is_counted_and_the_rest_goes_on(tmp_path: Path, make_facts: Callable) -> None:

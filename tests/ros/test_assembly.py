@@ -55,7 +55,6 @@ def test_a_picture_that_stays_away_is_replaced_for_a_while_then_missing() -> Non
     assert isinstance(a.ready(0.0), Assembled)
     put_all(a, 2 * S, 0.5, without="camera/front")
     assert a.ready(0.55) is None
-    assert a.waits_until() == 0.6
     found = a.ready(0.61)
     assert isinstance(found, Assembled)
     assert found.parts["camera/front"][0] == S, "its own old stamp is told"
@@ -88,6 +87,17 @@ def test_timer_takes_what_is_there() -> None:
     put_all(a, S, 0.0)
     assert isinstance(a.latest(S, 0.9), Assembled)
     assert isinstance(a.latest(S, 1.1), Skipped)
+
+
+def test_with_the_timer_no_part_is_late_or_pushed_out() -> None:
+    a = Assembler(("tool_pose",), (), timeout_s=1.0, grace_s=0.1, timer=True)
+    for step in range(5):
+        assert a.put("tool_pose", step * S // 20, "pose", step * 0.05) is None
+        found = a.latest(step * S // 20 + S // 50, step * 0.05 + 0.02)
+        assert isinstance(found, Assembled)
+        assert a.put("tool_pose", step * S // 20 + 1, "older than the tick, and used at the next", step * 0.05 + 0.02) is None
+    assert a.late == 0
+    assert a.ready(9.0) is None
 
 
 def test_an_episode_event_drops_older_steps_only() -> None:

@@ -133,31 +133,64 @@ while out.stem == "sim_robot" and not out.with_name("vla_monitor.json").exists()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("launch_ros") is None, reason="ROS 2's launch_ros is not installed (it is not on PyPI)")
-@pytest.mark.parametrize("options", [{}, {"sim": "false", "port": "1234", "gate": "hold"}, {"episodes": "pick_up:3,put_in:4", "rate_factor": "0"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sim": "false", "port": "1234", "gate": "hold"},
+        {"episodes": "pick_up:3,put_in:4", "rate_factor": "0"},
+        {"episodes": "7:1,8:2", "robot": "7", "bags": "it's on"},
+    ],
+)
 def test_the_launch_file_starts_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
-    from launch.actions import IncludeLaunchDescription
-    from launch.launch_description_sources import PythonLaunchDescriptionSource
-
-    from launch import LaunchDescription, LaunchService
-
-    prefix = tmp_path / "prefix"
-    (prefix / "share/ament_index/resource_index/packages").mkdir(parents=True)
-    (prefix / "share/ament_index/resource_index/packages/monitor").touch()
-    (prefix / "lib/monitor").mkdir(parents=True)
-    for name in ("vla_monitor", "sim_robot"):
-        file = prefix / "lib/monitor" / name
-        file.write_text(FAKE.format(python=sys.executable, folder=str(tmp_path)))
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("AMENT_PREFIX_PATH", str(prefix))
-    service = LaunchService(noninteractive=True)
-    source = PythonLaunchDescriptionSource(str(LAUNCH_FILE))
-    service.include_launch_description(LaunchDescription([IncludeLaunchDescription(source, launch_arguments=list(options.items()))]))
-    assert service.run(shutdown_when_idle=True) == 0
+    launch(tmp_path, monkeypatch, FAKE, options)
     plan = make_plan(options)
     assert {file.stem for file in tmp_path.glob("*.json")} == {process.executable for process in plan}
     for process in plan:
         seen = json.loads((tmp_path / f"{process.executable}.json").read_text())
         assert seen == {"parameters": process.parameters, "remappings": process.remappings}
+
+
+def launch(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, options: dict[str, str]) -> None:
+    """Launch with `program` in place of the nodes, until everything has ended."""
+    from launch.actions import IncludeLaunchDescription
+    from launch.launch_description_sources import PythonLaunchDescriptionSource
+
+    from launch import LaunchDescription, LaunchService
+
+    prefix = folder / "prefix"
+    (prefix / "share/ament_index/resource_index/packages").mkdir(parents=True)
+    (prefix / "share/ament_index/resource_index/packages/monitor").touch()
+    (prefix / "lib/monitor").mkdir(parents=True)
+    for name in ("vla_monitor", "sim_robot"):
+        file = prefix / "lib/monitor" / name
+        file.write_text(program.format(python=sys.executable, folder=str(folder)))
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(prefix))
+    monkeypatch.setenv("ROS_LOG_DIR", str(folder / "log"))
+    service = LaunchService(noninteractive=True)
+    source = PythonLaunchDescriptionSource(str(LAUNCH_FILE))
+    service.include_launch_description(LaunchDescription([IncludeLaunchDescription(source, launch_arguments=list(options.items()))]))
+    assert service.run(shutdown_when_idle=True) == 0
+
+
+FAILING = """#!{python}
+import pathlib, signal, sys
+if pathlib.Path(sys.argv[0]).name == "vla_monitor":
+    sys.exit(2)
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(9))
+signal.alarm(60)
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    pathlib.Path({folder!r}, "stopped").touch()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("launch_ros") is None, reason="ROS 2's launch_ros is not installed (it is not on PyPI)")
+def test_the_launch_file_stops_the_rest_when_one_process_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch(tmp_path, monkeypatch, FAILING, {})
+    assert (tmp_path / "stopped").exists()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("launch_ros") is None, reason="ROS 2's launch_ros is not installed (it is not on PyPI)")

@@ -14,11 +14,12 @@ SUPPORT = (100, 116)
 
 
 class TinyPolicy:
-    """Moves a little, emits seven rows of logits. `faults` maps step -> "nan", "inf", "raise"."""
+    """Moves a little, emits seven rows of logits. `faults` maps step -> "nan", "inf", "raise", "short"."""
 
     def __init__(self, faults: dict[int, str] | None = None, cameras: tuple[str, ...] = ("front",), seconds: float = 0.0) -> None:
         self.faults = faults or {}
         self.seconds = seconds
+        self.bad_resets = 0
         self.seen: list[Observation] = []
         self.resets: list[str] = []
         limits = (1.0,) * 7
@@ -35,6 +36,9 @@ class TinyPolicy:
 
     def reset(self, instruction: str) -> None:
         self.resets.append(instruction)
+        if self.bad_resets > 0:
+            self.bad_resets -= 1
+            raise RuntimeError("the reset broke")
 
     def act(self, observation: Observation) -> PolicyStep:
         self.seen.append(observation)
@@ -49,6 +53,8 @@ class TinyPolicy:
             action[:] = np.nan
         elif fault == "inf":
             action[0] = np.inf
+        elif fault == "short":
+            action = action[:3]
         return PolicyStep(
             time=observation.time,
             episode_id=observation.episode_id,
