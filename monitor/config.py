@@ -223,7 +223,7 @@ class ExportConfig(_Section):
     port: int = Field(default=9464, ge=0, le=65535, description="0 takes any free port")
     robot: str = Field(default="robot", description="label that tells robots apart")
     metrics: tuple[str, ...] | None = Field(default=None, description="metrics on the page, as id/variant patterns such as tb_*/window; default: all")
-    max_series: int = Field(default=256, ge=60, description="most series on the page; metrics beyond it are left off and counted")
+    max_series: int = Field(default=300, ge=60, description="most series on the page; metrics beyond it are left off and counted")
 
 
 class RecordingConfig(_Section):

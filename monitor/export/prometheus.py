@@ -44,7 +44,7 @@ _UNITS = {
     "bit": "bits",
     "step": "steps",
 }
-_NO_UNIT = ("", "1", "-", "flag", "bool", "count", "number")
+_NO_UNIT = ("", "1", "-", "flag", "bool", "count", "number", "action", "action^2")
 
 Rows = Iterable[tuple[tuple[str, ...], float]]
 """Labels beyond robot and policy, and the value."""

@@ -15,7 +15,7 @@ from monitor.cli import output
 from monitor.cli.app import app, main
 from monitor.errors import ConfigError
 
-COMMANDS = ("demo", "run", "up", "replay", "metrics", "doctor", "config")
+COMMANDS = ("demo", "run", "up", "replay", "calibrate", "evaluate", "metrics", "doctor", "config")
 
 
 def test_every_command_of_the_design_is_there() -> None:
