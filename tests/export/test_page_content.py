@@ -230,7 +230,7 @@ def test_default_setup_fits_the_page() -> None:
 
 def test_metrics_beyond_the_bound_are_left_off_and_counted() -> None:
     many = tuple(info(f"m{i}", "full") for i in range(300))
-    exporter = Exporter(ExportConfig(robot="arm"), many, "bundled", alarms=tuple(default_alarms()))
+    exporter = Exporter(ExportConfig(robot="arm", max_series=200), many, "bundled", alarms=tuple(default_alarms()))
     assert exporter.series() <= 200
     assert (sample(exporter, "vla_monitor_metrics_hidden") or 0.0) > 200
 
