@@ -48,20 +48,29 @@ def test_one_episode_is_reported_recorded_and_replayed_bit_for_bit(tmp_path: Pat
     assert replayed.compared == 40
 
 
-def test_nan_actions_are_held_over_the_node(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["service", "alarm"])
+def test_nan_actions_are_held_over_the_node(tmp_path: Path, release: str) -> None:
     faults = {"20": "nan", "21": "nan", "22": "inf"}
     with Pair(tmp_path) as pair, listening(pair.domain) as heard:
-        node = pair.node({"faults": faults}, gate__mode="hold")
+        node = pair.node({"faults": faults}, gate__mode="hold", gate__release=release)
         until(heard.connected, "the node is heard")
         robot = pair.robot({"steps": 40})
         assert robot.ends() == 0, robot.output
         until(lambda: len(heard.reports) == 40, "40 reports")
+        node.popen.send_signal(signal.SIGTERM)
+        assert node.ends() == 0, node.output
     active = [(alarm.step, alarm.state.name) for alarm in heard.alarms if alarm.state.phase is AlarmPhase.ACTIVE]
     assert (20, "invalid_action") in active
     held = [report.step for report in heard.reports if report.held]
     assert set(held) >= {20, 21, 22}
     assert 19 not in held
-    assert 39 not in held
+    assert (39 in held) == (release == "service")
+    steps = {step.step: step for step in BagReader(pair.bag()).steps()}
+    assert steps[21].action.tolist() == [0, 0, 0, 0, 0, 0, 1], "what was sent"
+    assert steps[21].raw_action is not None
+    assert np.isnan(steps[21].raw_action).all(), "what the policy wanted"
+    replayed = compare(pair.bag())
+    assert replayed.identical, replayed.first
     assert robot.count("held") == len(held)
     assert robot.count("not_finite") == 0, "nothing but finite numbers has left the gate"
     assert node.says("action withheld, invalid_action")
