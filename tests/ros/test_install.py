@@ -23,8 +23,9 @@ def install(build: Path, prefix: Path, *options: str) -> Path:
     """Configure, build and install; gives the folder of Python packages."""
     environment = {**os.environ, "AMENT_PREFIX_PATH": str(PREFIX), "CMAKE_PREFIX_PATH": str(PREFIX), "PATH": f"{PREFIX / 'bin'}:{os.environ['PATH']}"}
     configure = [CMAKE, "-S", SOURCE, "-B", build, f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DPython3_EXECUTABLE={sys.executable}", *options]
+    build.mkdir(exist_ok=True)
     for command in (configure, [CMAKE, "--build", build], [CMAKE, "--install", build]):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=build, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     (packages,) = prefix.glob("l*/python3*/*-packages")
     return packages
