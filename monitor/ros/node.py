@@ -68,6 +68,7 @@ class VlaMonitorNode(Node):
         rate = {} if control.rate_hz is None else {"control_hz": control.rate_hz}
         self.spec: PolicySpec = self.policy.spec.model_copy(update=rate)  # one rate for policy, monitor, bag and page
         self.monitor = Monitor(self.spec, self.config)
+        self.config = self.monitor.config  # with the calibrated thresholds in it, so that the bag needs no other file
         warm_up(self.spec, self.config)
         self.teller = Teller(self._say)
         self.counters: Counter[str] = Counter(skipped=0, bad_picture=0, bad_message=0)

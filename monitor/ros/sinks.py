@@ -27,7 +27,7 @@ class ExporterSink:
             config.export,
             monitor.infos,
             spec.name,
-            alarms=tuple(config.alarms),
+            alarms=config.alarm_names,
             counters=tuple(extra()),
             policy_version=spec.version,
             tool_version=package_version("vla-monitor"),
