@@ -166,6 +166,7 @@ def default_alarms() -> dict[str, AlarmConfig]:
         "gripper_disagrees": AlarmConfig(metric="gripper/disagree", threshold=0.5),
         "camera_stale": AlarmConfig(metric="image/age", threshold=0.5),
         "camera_frozen": AlarmConfig(metric="image/repeats", threshold=5.0),
+        "camera_dark": AlarmConfig(metric="image/exposure", threshold=0.95, for_steps=2),
     }
 
 
