@@ -10,7 +10,7 @@ APT := g++ make python3-dev python3-venv libosmesa6 libegl1 libgl1
 TORCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench setup-apt system venv interfaces clean
+.PHONY: help demo test check format bench detection setup-apt system venv interfaces clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,11 @@ format: venv ## format and mend what can be mended
 
 bench: venv ## one script per claim of speed, as ratios measured in one run
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+detection: venv ## detection figures of the bundled policy (480 episodes; resumes)
+	$(BIN)/python scripts/record_episodes.py --seeds 15 --out build/detection/bags
+	$(BIN)/vla-monitor calibrate build/detection/bags/* --share 0.5 --seed 0 --alpha 0.1 --force --out build/detection/thresholds.yaml
+	$(BIN)/vla-monitor evaluate build/detection/bags/* --thresholds build/detection/thresholds.yaml --force --out build/detection/evaluation
 
 setup-apt: ## Debian packages that are needed (root)
 	apt-get update -qq

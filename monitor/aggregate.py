@@ -17,7 +17,7 @@ class MetricSummary:
     """One metric over one episode.
 
     Attributes:
-        key: `id/variant`. count: steps with a statement (status OK).
+        key: `id/variant`. count: steps with a statement (status OK); inferences for token, plan and sampling metrics.
         mean, max: over those steps; None when there was none.
         sliding_max: largest mean over `sliding_steps` consecutive statements (all of them in a shorter episode). For alarms prefer it to the mean,
             which dilutes short spikes (Römer et al., arXiv 2603.18342).

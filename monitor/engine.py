@@ -21,6 +21,7 @@ from monitor.alarms.thresholds import applied
 from monitor.config import MonitorConfig
 from monitor.errors import ConfigError
 from monitor.metrics.base import METRIC_GROUP, Metric, MetricFactory
+from monitor.metrics.common import new_inference
 from monitor.metrics.defaults import reason_unavailable
 from monitor.policy import PolicySpec
 from monitor.steps import AlarmPhase, AlarmState, Family, Issue, MetricInfo, PolicyStep, Status, StepReport
@@ -58,6 +59,8 @@ class Monitor:
         self._rows = _rows(self._metrics, self._values, self._statuses)
         self._frozen = next((i for i, info in enumerate(self.infos) if info.key == "frozen/flag"), None)
         self._motion_dependent = np.array([i for i, info in enumerate(self.infos) if info.family in (Family.ACTION, Family.TOOL)], np.int64)
+        held = (Family.TOKEN, Family.PLAN, Family.SAMPLING)
+        self._per_inference = np.array([i for i, info in enumerate(self.infos) if info.family in held], np.int64)
         self._alarms = AlarmBoard(self.config.alarms, self.infos, self.config.vote)
         self._silent = _silent_alarms(spec, self.config, self.infos)
         self._was_instructed = False
@@ -111,6 +114,7 @@ class Monitor:
         self._over += self._alarms.reset()
         self._aggregator.reset()
         self._last_step: int | None = None
+        self._inference: int | None = None
         self._last_time = -math.inf
         self._clock = 0.0
         self._clock_offset = 0.0
@@ -145,7 +149,7 @@ class Monitor:
             self._statuses[judged] = Status.UNINFORMATIVE
         alarms = self._over + self._alarms.update(self._values, self._statuses, self._clock, step.step)
         self._over = ()
-        self._aggregator.update(self._values, self._statuses)
+        self._aggregate(step)
         self._count(step, alarms, issues)
         return StepReport(
             time=step.time,
@@ -158,6 +162,16 @@ class Monitor:
             alarms=alarms,
             issues=issues,
         )
+
+    def _aggregate(self, step: PolicyStep) -> None:
+        """Feed the episode's aggregates. Values of an inference count once, however many steps it acts for."""
+        statuses = self._statuses
+        if new_inference(step, self._inference):
+            self._inference = step.inference_id
+        else:
+            statuses = statuses.copy()
+            statuses[self._per_inference] = Status.UNAVAILABLE
+        self._aggregator.update(self._values, statuses)
 
     def _advance(self, step: PolicyStep) -> tuple[Issue, ...]:
         """Bookkeeping of step number, time and instruction of an accepted step."""

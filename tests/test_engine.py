@@ -159,6 +159,15 @@ def test_in_a_short_episode_the_sliding_maximum_is_the_mean() -> None:
     assert m.summary()["last/full"].sliding_max == pytest.approx(0.2)
 
 
+def test_a_value_that_is_held_for_a_chunk_counts_once() -> None:
+    m = monitor(LastAction("tb", Family.TOKEN))
+    inferences = [0, 1, 1, 1, 1, 2]
+    for n, (inference, value) in enumerate(zip(inferences, [0.0, 1.0, 1.0, 1.0, 1.0, 0.0], strict=True)):
+        m.update(dataclasses.replace(step(n, value), inference_id=inference, chunk_offset=max(0, n - 1) if inference == 1 else 0))
+    summary = m.summary()["tb/full"]
+    assert (summary.count, summary.mean) == (2, 0.5)
+
+
 def test_time_going_backwards_is_flagged_and_does_not_stop_the_monitor() -> None:
     m = monitor()
     m.update(step(0, time=100.0))
