@@ -7,7 +7,7 @@ Adapters live in the package `policies` (or in anybody's package) and are found 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from monitor.errors import ConfigError, MissingPartError
-from monitor.steps import Goal, PolicyStep
+from monitor.steps import Goal, PolicyStep, image_facts
 
 POLICY_GROUP = "vla_monitor.policies"
 ROBOT_GROUP = "vla_monitor.robots"
@@ -152,6 +152,14 @@ class Robot(Protocol):
     def close(self) -> None:
         """Free the simulator or the connection."""
         ...
+
+
+def with_image_facts(step: PolicyStep, observation: Observation) -> PolicyStep:
+    """The step with times and facts of the pictures that the policy saw, where the adapter gave none."""
+    if step.image_facts or not observation.images:
+        return step
+    facts = {camera: image_facts(picture) for camera, picture in observation.images.items()}
+    return replace(step, image_times=step.image_times or observation.image_times, image_facts=facts)
 
 
 def load_policy(name: str, **options: Any) -> Policy:

@@ -1,6 +1,6 @@
 """Record labelled episodes of a policy on a simulated robot, without ROS: one bag for each task and perturbation. Bags that are there are kept.
 
-    python scripts/record_episodes.py --seeds 50 --perturbations none,object_moved --out build/detection/bags
+python scripts/record_episodes.py --seeds 50 --perturbations none,object_moved --out build/detection/bags
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from pathlib import Path
 
 from monitor import Monitor, MonitorConfig, Policy, Robot, load_policy, load_robot
 from monitor.messages import EpisodeEvent, EpisodeRecord, Outcome
+from monitor.policy import with_image_facts
 from monitor.recording import BagFacts, Recorder
 
 
 def main() -> int:
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="bundled")
     parser.add_argument("--robot", default="sim")
@@ -32,8 +34,9 @@ def main() -> int:
             folder = given.out / f"{task}_{perturbation}"
             if (folder / "metadata.yaml").is_file():
                 continue
-            won = record(policy, robot, task, "" if perturbation == "none" else perturbation, range(given.first_seed, given.first_seed + given.seeds), folder)
-            print(f"{folder}: {won} of {given.seeds} succeeded", file=sys.stderr, flush=True)
+            seeds = range(given.first_seed, given.first_seed + given.seeds)
+            won = record(policy, robot, task, "" if perturbation == "none" else perturbation, seeds, folder)
+            sys.stderr.write(f"{folder}: {won} of {given.seeds} succeeded\n")
     return 0
 
 
@@ -57,7 +60,7 @@ def record(policy: Policy, robot: Robot, task: str, perturbation: str, seeds: ra
         recorder.record_episode(EpisodeRecord(event=EpisodeEvent.STARTED, time=observation.time, **facts))
         steps = 0
         while not robot.done:
-            step = policy.act(observation)
+            step = with_image_facts(policy.act(observation), observation)
             recorder.record_step(step)
             recorder.record_report(monitor.update(step))
             observation = robot.step(step.action)

@@ -10,7 +10,7 @@ from monitor.steps import image_facts
 
 pytest.importorskip("policies.sim", reason="the extra `sim` is not installed")
 
-from policies.sim import ACTION_HIGH, ACTION_LOW, Expert, SimRobot  # noqa: E402
+from policies.sim import ACTION_HIGH, ACTION_LOW, Expert, SimRobot
 
 SPEC = PolicySpec(name="expert", action_low=tuple(ACTION_LOW), action_high=tuple(ACTION_HIGH), cameras=("front", "wrist"))
 CONFIG = parse_config({"gripper": {"high_means": "open"}, "alarms": {"camera_stale": {"threshold": 0.25}}}, "here")

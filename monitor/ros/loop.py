@@ -11,14 +11,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from monitor.engine import Monitor
 from monitor.messages import EpisodeEvent, EpisodeRecord
-from monitor.policy import Observation, Policy
+from monitor.policy import Observation, Policy, with_image_facts
 from monitor.ros.gate import Gate
-from monitor.steps import AlarmState, Float, PolicyStep, StepReport, image_facts
+from monitor.steps import AlarmState, Float, PolicyStep, StepReport
 
 TELL_EVERY_S = 5.0
 
@@ -218,7 +218,7 @@ class ControlLoop:
             return
         step = self._gate.begin(own, observation.gripper if own.gripper is None else own.gripper)
         sent = None if self._gate.needs_report else self._send(own, None, work)
-        step = _with_pictures(step, observation)
+        step = with_image_facts(step, observation)
         begun = time.perf_counter()
         report = self._monitor.update(step)
         update_seconds = time.perf_counter() - begun
@@ -250,11 +250,3 @@ class ControlLoop:
         except Exception as error:  # an output's fault must not cost the robot its policy
             self._counters["output_failed"] += 1
             self.teller.tell(what, f"{what} failed: {type(error).__name__}: {error}")
-
-
-def _with_pictures(step: PolicyStep, observation: Observation) -> PolicyStep:
-    """The step with the facts about the pictures that the policy saw, where the adapter gave none."""
-    if step.image_facts or not observation.images:
-        return step
-    facts = {camera: image_facts(picture) for camera, picture in observation.images.items()}
-    return replace(step, image_times=step.image_times or observation.image_times, image_facts=facts)
