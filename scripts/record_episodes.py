@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from monitor import Monitor, MonitorConfig, Policy, Robot, load_policy, load_robot
@@ -56,8 +57,16 @@ def record(policy: Policy, robot: Robot, task: str, perturbation: str, seeds: ra
         name = f"{task}_{seed}_{perturbation or 'none'}"
         observation = robot.reset(task, seed, perturbation=perturbation or None, episode_id=name)
         policy.reset(observation.instruction)
-        facts = {"episode_id": name, "task": task, "instruction": observation.instruction, "perturbation": perturbation, "seed": seed}
-        recorder.record_episode(EpisodeRecord(event=EpisodeEvent.STARTED, time=observation.time, **facts))
+        started = EpisodeRecord(
+            event=EpisodeEvent.STARTED,
+            time=observation.time,
+            episode_id=name,
+            task=task,
+            instruction=observation.instruction,
+            perturbation=perturbation,
+            seed=seed,
+        )
+        recorder.record_episode(started)
         steps = 0
         while not robot.done:
             step = with_image_facts(policy.act(observation), observation)
@@ -67,7 +76,7 @@ def record(policy: Policy, robot: Robot, task: str, perturbation: str, seeds: ra
             steps += 1
         won += robot.success
         outcome = Outcome.SUCCESS if robot.success else Outcome.FAILURE
-        recorder.record_episode(EpisodeRecord(event=EpisodeEvent.ENDED, time=observation.time, outcome=outcome, steps=steps, **facts))
+        recorder.record_episode(replace(started, event=EpisodeEvent.ENDED, time=observation.time, outcome=outcome, steps=steps))
     recorder.close(60.0)
     part.rename(folder)
     return won
