@@ -211,6 +211,11 @@ class MetricInfo:
         """`id/variant`, the name used in configs, tables and bags."""
         return f"{self.id}/{self.variant}"
 
+    @property
+    def title(self) -> str:
+        """Label and variant for people; the label alone where it says it all."""
+        return self.label if self.variant == "flag" or self.variant in self.label.lower().split() else f"{self.label} {self.variant}"
+
 
 class MetricValue(NamedTuple):
     """A number that is never alone: value is None unless status is OK or UNINFORMATIVE."""

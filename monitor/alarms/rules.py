@@ -145,7 +145,7 @@ class AlarmRule:
 
     def text(self, value: float, stated: bool) -> str:
         """Metric, value, threshold and where the threshold comes from."""
-        name = f"{self.info.label} {self.info.variant}"
+        name = self.info.title
         if not stated:
             return f"{name}: no statement"
         side = "above" if self._above else "below"

@@ -148,5 +148,5 @@ class Vote:
         members = [i for i, voter in enumerate(self.voters) if voter.info.family is family]
         spoke = [self.voters[i] for i in members if i in recent]
         if spoke:
-            return "agrees (" + ", ".join(f"{voter.info.label} {voter.info.variant}" for voter in spoke) + ")"
+            return "agrees (" + ", ".join(voter.info.title for voter in spoke) + ")"
         return "calm" if any(known[self.voters[i].index] == _OK for i in members) else "no statement"

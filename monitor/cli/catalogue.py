@@ -42,7 +42,7 @@ def catalogue(config: MonitorConfig, family: str | None = None) -> list[dict[str
     return [
         {
             "key": info.key,
-            "label": f"{info.label} {info.variant}",
+            "label": info.title,
             "family": info.family.value,
             "unit": info.unit,
             "range": f"{info.low:g} to {info.high:g}",

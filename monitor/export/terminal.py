@@ -207,6 +207,8 @@ def _metrics(state: LiveState) -> RenderableType:
         return table
     for key in main_keys(state.report.metrics, state.limits):
         value, status = _value(state.report, key)
+        if status is Status.UNAVAILABLE and key not in MAIN_KEYS:
+            continue  # an alarm that can never speak here is no news
         limit = state.limits.get(key)
         info = state.infos.get(key)
         unit = "" if info is None or info.unit in _PLAIN_UNITS else f" {info.unit}"
@@ -216,7 +218,7 @@ def _metrics(state: LiveState) -> RenderableType:
         low, high = _scale(state.history.get(key, ()), info, limit)
         spark = sparkline(tuple(state.history.get(key, ())), low, high)
         bound = "" if limit is None else f"{'>' if limit.direction == 'above' else '<'} {_number(limit.threshold)}"
-        table.add_row(_label(info) if info else key, Text(_number(value) + unit, style), Text(spark, style), bound, Text(word, style))
+        table.add_row(info.title if info else key, Text(_number(value) + unit, style), Text(spark, style), bound, Text(word, style))
     return table
 
 
@@ -234,11 +236,6 @@ def main_keys(present: Sequence[str], limits: Iterable[str] = ()) -> list[str]:
     """Keys worth a row: the usual ones and those with an alarm, as far as they are computed; else the first few."""
     chosen = [key for key in dict.fromkeys((*MAIN_KEYS, *limits)) if key in present]
     return chosen or list(present[:14])
-
-
-def _label(info: MetricInfo) -> str:
-    """Name and variant, unless the name says it all."""
-    return info.label if info.variant == "flag" or info.variant in info.label.lower().split() else f"{info.label} {info.variant}"
 
 
 def _value(report: ReportRecord, key: str) -> tuple[float, Status]:
@@ -298,7 +295,7 @@ class EpisodeRow(NamedTuple):
 
 def closing_table(rows: Sequence[EpisodeRow], infos: Iterable[MetricInfo] = (), keys: Sequence[str] = CLOSING_KEYS) -> Table:
     """Make the table after the last episode: result, aggregates of the main metrics, and at which steps the alarms were."""
-    labels = {info.key: _label(info) for info in infos}
+    labels = {info.key: info.title for info in infos}
     table = Table(
         title="Episodes (metrics: mean / max / sliding-window max)", title_justify="left", title_style="bold", header_style="dim", expand=False
     )

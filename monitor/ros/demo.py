@@ -23,8 +23,8 @@ from monitor.ros.watch import Watcher
 from monitor.steps import PolicyStep
 
 TASKS = ("pick_up", "move_near", "put_on", "put_in")
-PLAIN_EPISODES = ("pick_up:1", "move_near:1", "put_on:1", "put_in:1")
-PERTURBED_EPISODE = "pick_up:1"
+PLAIN_EPISODES = ("pick_up:1", "move_near:2", "put_on:1", "put_in:1")
+PERTURBED_EPISODE = "put_on:3"
 DRAIN_S = 0.1
 PAGE_AT = 15  # reports after which the page is fetched: windows are full by then
 Record = PolicyStep | ReportRecord | AlarmRecord | EpisodeRecord
