@@ -319,7 +319,7 @@ def _load(folder: Path, device: str, dtype: torch.dtype, trust: bool) -> tuple[A
         )
     options = {"local_files_only": True, "trust_remote_code": trust}
     if not sys.stderr.isatty():
-        transformers.logging.disable_progress_bar()  # a bar in a log is noise
+        transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a bar in a log is noise
     try:
         config = AutoConfig.from_pretrained(folder, **options)
         processor = AutoProcessor.from_pretrained(folder, **options)  # type: ignore[no-untyped-call]

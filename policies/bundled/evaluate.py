@@ -4,12 +4,13 @@
     python -m policies.bundled.evaluate --seeds 100 --json
 
 Seeds run from `--first-seed` (0); training never uses a seed below 1,000,000. Outcomes are appended to the file as they come: a second call with
-the same file runs only what is missing. Exit code 0, or 2 for bad usage.
+the same file and weights runs only what is missing. Exit code 0, or 2 for bad usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import sys
@@ -80,9 +81,10 @@ def _run(checkpoint: Path, jobs: list[tuple[str, int, str]]) -> list[Row]:
 
 
 def evaluate(checkpoint: Path, jobs: Sequence[tuple[str, int, str]], out: Path, processes: int = 2, chunk: int = 100) -> list[Row]:
-    """Run what is missing in `out` (JSON lines) and give the rows of all jobs."""
+    """Run what is missing in `out` (JSON lines) for these weights and give the rows of all jobs."""
+    weights = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()[:12]
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    known = {(row["task"], row["seed"], row["perturbation"]): row for row in rows}
+    known = {(row["task"], row["seed"], row["perturbation"]): row for row in rows if row["weights"] == weights}
     missing = [job for job in jobs if job not in known]
     out.parent.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(processes) as pool, out.open("a") as file:
@@ -90,7 +92,7 @@ def evaluate(checkpoint: Path, jobs: Sequence[tuple[str, int, str]], out: Path, 
         for part in progress(as_completed(parts), len(parts), f"{len(missing)} attempts"):
             for row in part.result():
                 known[row["task"], row["seed"], row["perturbation"]] = row
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps(row | {"weights": weights}) + "\n")
             file.flush()
     return [known[job] for job in jobs]
 

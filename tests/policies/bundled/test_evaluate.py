@@ -63,12 +63,16 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(module, "_run", fake)
     monkeypatch.setattr(module, "ProcessPoolExecutor", _Now)
+    (tmp_path / "model.safetensors").write_bytes(b"first")
     jobs = [("pick_up", seed, "none") for seed in range(5)]
     module.evaluate(tmp_path, jobs[:3], tmp_path / "out.jsonl", chunk=2)
     found = module.evaluate(tmp_path, jobs, tmp_path / "out.jsonl", chunk=2)
     assert ran == jobs
     assert [row["seed"] for row in found] == [0, 1, 2, 3, 4]
     assert len([json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]) == 5
+    (tmp_path / "model.safetensors").write_bytes(b"second")
+    module.evaluate(tmp_path, jobs, tmp_path / "out.jsonl")
+    assert ran == [*jobs, *jobs]
 
 
 def test_training_seeds_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
