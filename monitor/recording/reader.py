@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -163,6 +163,7 @@ class BagReader:
         damage, notices = list(self._opening_damage), list(self._opening_notices)
         unreadable: Counter[str] = Counter()
         reasons: dict[str, str] = {}
+        unstamped: Counter[str] = Counter()
         self.messages_read, self.last_time = 0, None
         for storage in self._storages:
             for raw in storage.messages(names.__contains__):
@@ -172,11 +173,15 @@ class BagReader:
                     unreadable[raw.topic] += 1
                     reasons.setdefault(raw.topic, str(error))
                     continue
+                if isinstance(record, ImageRecord) and record.time == 0.0 and not raw.topic.startswith(CAMERA_TOPICS):
+                    unstamped[raw.topic] += 1
+                    record = replace(record, time=raw.log_time * 1e-9)
                 self.messages_read += 1
                 self.last_time = raw.log_time
                 yield BagMessage(raw.topic, raw.log_time, raw.publish_time, raw.sequence, record)
             damage += storage.damage
         notices += [f"{self.path}: topic {topic}: {count} messages cannot be decoded ({reasons[topic]})" for topic, count in unreadable.items()]
+        notices += [f"{self.path}: topic {topic}: {count} pictures have no stamp; log time is used" for topic, count in unstamped.items()]
         self.damage, self.notices = damage, notices
 
     def steps(self) -> Iterator[PolicyStep]:

@@ -62,6 +62,7 @@ def _stream(count: int, seed: int = 0, first: int = 0) -> list[PolicyStep]:
     return [
         _step(
             first + i,
+            instruction="put the cube on the plate",
             action=rng.normal(0, 0.3, 7),
             chunk=rng.normal(0, 0.3, (4, 7)),
             token_logits=rng.normal(0, 2, (7, 16)),

@@ -18,7 +18,7 @@ from monitor.steps import Goal, PolicyStep, Status, image_facts
 
 FAMILIES = {point.name: point for point in entry_points(group=METRIC_GROUP)}
 Feed = Callable[..., Any]
-WHOLE_EPISODE = {"tb_entropy/sw_max", "ot/q", "ot/window", "ot/regress", "ot/stall", "stac/sum"}
+WHOLE_EPISODE = {"instruction/changes", "tb_entropy/sw_max", "ot/q", "ot/window", "ot/regress", "ot/stall", "stac/sum"}
 """Metrics that look back to the start of the episode."""
 
 
