@@ -346,21 +346,23 @@ def parse_config(data: object, where: str) -> MonitorConfig:
         raise ConfigError("\n".join(lines)) from error
 
 
+def read_yaml(path: Path, cure: str) -> Any:
+    """Read a YAML (or JSON) file. Raises ConfigError that names the file, what was found and, for a file that cannot be read, the `cure`."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); {cure}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {error}") from error
+
+
 def load_config(path: Path | None) -> MonitorConfig:
     """Read a YAML file; None gives the defaults. Raises ConfigError as `parse_config`, and for a file that cannot be read."""
     if path is None:
         return MonitorConfig()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give the path of a YAML file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); give a YAML file") from error
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML: {error}") from error
-    return parse_config(data, str(path))
+    return parse_config(read_yaml(path, "give the path of a YAML file"), str(path))
 
 
 def _explain(detail: Any) -> str:

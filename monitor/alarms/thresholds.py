@@ -14,7 +14,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from monitor.assess.series import Origin, origin_of
-from monitor.config import AlarmConfig, MonitorConfig, default_alarms
+from monitor.config import AlarmConfig, MonitorConfig, default_alarms, read_yaml
 from monitor.errors import ConfigError
 from monitor.policy import PolicySpec
 from monitor.steps import Family, MetricInfo
@@ -171,12 +171,7 @@ def write_thresholds(thresholds: Thresholds, path: Path) -> None:
 
 def read_thresholds(path: Path) -> Thresholds:
     """Read and check the file. Raises ConfigError, naming the place, what was found and what to do."""
-    try:
-        tree: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it with `vla-monitor calibrate`") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: is not YAML: {error}") from error
+    tree = read_yaml(path, "make it with `vla-monitor calibrate`")
     try:
         return Thresholds.model_validate(tree)
     except ValidationError as error:
